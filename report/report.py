@@ -24,10 +24,10 @@ recorded = None  # the folder of the recorded runs; None: report/recorded
 import pandas as pd
 from IPython.display import HTML, display
 
-from tilewise import RECORDED, exiting
+from tilewise import RECORDED, exit_on_user_error
 from tilewise.report import figures, render, sections, tables
 
-with exiting():
+with exit_on_user_error():
     report = render.load(folders, recorded or RECORDED)
 evidence = report.evidence
 HTML(f"<style>{render.TEMPLATE.with_name('style.css').read_text(encoding='utf-8')}</style>")

@@ -65,7 +65,7 @@ def row(point, platform, backend="gpu", **changes):
     """A row of measurements.csv for a point; `changes` replace columns."""
     kernel = KERNELS[point.kernel]
     plan = kernel.plan(point)
-    values = dict.fromkeys(columns.of("measurements", parameters())) | point.columns()
+    values = dict.fromkeys(columns.column_names("measurements", parameters())) | point.columns()
     values |= {
         "platform": platform,
         "status": "ok",
@@ -138,7 +138,7 @@ def device(platform, backend, **different):
 def maximum_size(platform, backend):
     """The row of facts of maximum_size, whose sizes are those of an H200."""
     n = 111_638 if backend == "gpu" else 128
-    row = dict.fromkeys(columns.of("maximum_size", ())) | {
+    row = dict.fromkeys(columns.column_names("maximum_size", ())) | {
         "platform": platform,
         "kernel": "naive",
         "dtype": "float",

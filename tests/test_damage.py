@@ -17,7 +17,7 @@ from snakemake.utils import update_config
 
 from kernelscope.yaml_input import read_yaml
 from tilewise import RECORDED, ROOT, UserError, checksums, configfiles, files, preflight, rules
-from tilewise.evidence import PUBLISHED, load_platform, published
+from tilewise.evidence import PUBLISHED, load_platform, load_published
 from tilewise.measure import task as measure
 from tilewise.measure.journal import Journal
 from tilewise.report import claims, template_context
@@ -158,7 +158,7 @@ def linked_to_zeros(path):
 
 def test_a_changed_published_figure_is_refused(tmp_path, kernels):
     folder = shutil.copytree(PUBLISHED, tmp_path / "published")
-    published(folder, kernels)
+    load_published(folder, kernels)
     first = (PUBLISHED / "a.csv").read_text().splitlines(keepends=True)
     changes = {
         "a letter": lambda path: path.write_text(path.read_text().replace("3.628693", "3.6Z8693")),
@@ -172,12 +172,12 @@ def test_a_changed_published_figure_is_refused(tmp_path, kernels):
     for change in changes.values():
         change(folder / "a.csv")
         with pytest.raises(UserError, match=rf"^{folder}/a.csv: [^\n]+; [^\n]+$"):
-            published(folder, kernels)
+            load_published(folder, kernels)
         shutil.rmtree(folder)
         shutil.copytree(PUBLISHED, folder)
     (folder / "f.csv").write_text((folder / "e.csv").read_text())
     with pytest.raises(UserError, match=r"f\.csv: remove this file, which has no sha256 in SHA256SUMS"):
-        published(folder, kernels)
+        load_published(folder, kernels)
 
 
 @pytest.mark.parametrize(
@@ -470,7 +470,7 @@ def test_published_and_claims_are_checked_before_a_run(kernels, monkeypatch, tmp
     folder = shutil.copytree(PUBLISHED, tmp_path / "published")
     rows = (folder / "a.csv").read_text().splitlines(keepends=True)
     (folder / "a.csv").write_text("".join(row for row in rows if "Table 3" not in row))
-    monkeypatch.setattr(published, "__defaults__", (folder, None))
+    monkeypatch.setattr(load_published, "__defaults__", (folder, None))
     with pytest.raises(UserError, match=r"a\.csv: its sha256 is not that in SHA256SUMS"):
         preflight.check(kernels, remote=True)
     monkeypatch.undo()

@@ -20,7 +20,7 @@ from kernelscope import cpp
 from tilewise import UserError
 from tilewise.multiply.arguments import DTYPES, check
 from tilewise.multiply.fastest import fastest, recorded_times
-from tilewise.nvidia.layout import turned
+from tilewise.nvidia.layout import is_column_major
 from tilewise.study import verify
 from tilewise.study.accuracy import Grade
 from tilewise.study.device import Device
@@ -169,7 +169,7 @@ def laid(numbers, layout, empty=np.empty):
     ],
 )
 def test_blas_takes_rows_or_columns_in_one_piece(matrix, lies):
-    assert turned(matrix) is lies
+    assert is_column_major(matrix) is lies
 
 
 @pytest.mark.parametrize(

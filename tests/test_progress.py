@@ -20,7 +20,7 @@ from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
 
 import snakemake_logger_plugin_tilewise as plugin
 from tilewise import outcome, progress, stopping
-from tilewise.measure.row_summary import told
+from tilewise.measure.row_summary import row_summary
 from tilewise.outcome import BESIDE
 
 SETTINGS = dict.fromkeys(["dryrun", "verbose", "printshellcmds", "debug_dag", "quiet", "stdout", "nocolor"])
@@ -64,7 +64,7 @@ def folder(tmp_path, monkeypatch):
     tasks = {("measure", "emulator", task): (30.0, 10) for task in ("task1a", "task2a")}
     monkeypatch.setattr(progress, "EXPECTED", tasks | {("page", "", ""): (20.0, 0)})
     monkeypatch.setattr(stopping, "_received", [])
-    monkeypatch.setattr(stopping, "obey", lambda: None)
+    monkeypatch.setattr(stopping, "install_signal_handlers", lambda: None)
     monkeypatch.setattr(sys, "argv", ["snakemake"])
     (tmp_path / "results/emulator/journal").mkdir(parents=True)
     return tmp_path
@@ -176,9 +176,9 @@ def test_a_job_that_slurm_has_not_started_is_not_at_work_and_its_time_does_not_r
 
 
 def test_a_finished_point_in_a_line():
-    assert told(ROW) == "ok, 12.35 ms, 98,765.4 GFLOP/s, noise 1.2 %, error 0.004 of its bound"
+    assert row_summary(ROW) == "ok, 12.35 ms, 98,765.4 GFLOP/s, noise 1.2 %, error 0.004 of its bound"
     failed = {"status": "timeout", "message": "not done\nafter 5 s", "time_ms": None}
-    assert told(failed) == "timeout: not done after 5 s"
+    assert row_summary(failed) == "timeout: not done after 5 s"
 
 
 # ---- A pipe ---------------------------------------------------------------------------------------------------------
@@ -281,7 +281,9 @@ def test_a_target_that_does_not_exist_is_answered_with_the_tasks(handler, monkey
     handler.emit(event(LogEvent.ERROR, logging.ERROR, words, exception="MissingRuleException"))
     tasks = "The tasks are task3; other targets are files in results/."
     assert ended(handler) == ["there is no target Task3; did you mean task3?", tasks]
-    assert outcome.no_target("No rule to produce results/fast/x.csv.", ["task3"]).splitlines()[1:] == [tasks]
+    assert outcome.unknown_target_message("No rule to produce results/fast/x.csv.", ["task3"]).splitlines()[1:] == [
+        tasks
+    ]
 
 
 def test_an_error_of_no_job_is_told(handler):

@@ -81,8 +81,8 @@ def test_every_rule_has_its_name_for_itself(config):
         "counters",
         "instructions",
         "page",
-    } <= rules.names()
-    for name in rules.names():
+    } <= rules.rule_names()
+    for name in rules.rule_names():
         tasks = {name: config["tasks"]["task1a"]}
         with pytest.raises(UserError, match=f"tasks.{name}: the study has a rule, a table or a folder of that name"):
             Study(config | {"tasks": tasks})

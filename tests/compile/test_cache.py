@@ -29,7 +29,7 @@ def cache(tmp_path, monkeypatch):
 def make(folder, text):
     folder.mkdir(exist_ok=True)
     (folder / "three.cpp").write_text(text)
-    return cpp.compile_object("three", [folder / "three.cpp"]), cpp.precompiled("own.h", text, cpp.FLAGS)
+    return cpp.compile_object("three", [folder / "three.cpp"]), cpp.precompile_header("own.h", text, cpp.FLAGS)
 
 
 def age(path, days):
@@ -72,9 +72,9 @@ def test_what_another_process_is_making_is_not_made_twice(cache):
         made.append("second")
 
     with ThreadPoolExecutor() as pool:  # a file is locked by threads as by processes
-        first = pool.submit(cpp.made_once, "three.o", slowly)
+        first = pool.submit(cpp.make_once, "three.o", slowly)
         assert begun.wait(60)
-        second = pool.submit(cpp.made_once, "three.o", again)
+        second = pool.submit(cpp.make_once, "three.o", again)
         go.set()
         assert first.result(60) == second.result(60) == cache / "three.o"
     assert made == ["first"] and [path.name for path in cache.iterdir()] == ["three.o"], "nor is a lock left behind"
@@ -86,9 +86,9 @@ def test_what_fails_to_be_made_leaves_nothing_and_holds_nobody_up(cache):
         raise UserError("no")
 
     with pytest.raises(UserError):
-        cpp.made_once("three.o", fails)
+        cpp.make_once("three.o", fails)
     assert not list(cache.iterdir())
-    assert cpp.made_once("three.o", lambda path: path.write_text("whole")).read_text() == "whole"
+    assert cpp.make_once("three.o", lambda path: path.write_text("whole")).read_text() == "whole"
 
 
 def test_a_full_disk_is_named_with_the_remedy(cache, tmp_path, monkeypatch):
@@ -96,7 +96,7 @@ def test_a_full_disk_is_named_with_the_remedy(cache, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.raises(UserError, match=rf"{cache}: No space left on device; make room there, or .* XDG_CACHE_HOME"):
-        cpp.made_once("three.o", fails)
+        cpp.make_once("three.o", fails)
     full = tmp_path / "g++"
     full.write_text("#!/bin/sh\necho 'as: three.o: No space left on device' >&2; exit 1\n")
     full.chmod(0o755)
@@ -112,7 +112,7 @@ def test_a_home_that_is_read_only_keeps_the_cache_in_a_folder_of_the_user(cache,
     monkeypatch.setenv("XDG_CACHE_HOME", nowhere)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     cpp.cache_folder.cache_clear()
-    made = cpp.made_once("three.o", lambda path: path.write_text("three"))
+    made = cpp.make_once("three.o", lambda path: path.write_text("three"))
     assert made == tmp_path / f"kernelscope-{os.getuid()}/kernelscope/three.o"
 
 

@@ -11,7 +11,7 @@ import synthetic
 from tilewise import RECORDED
 from tilewise.evidence import load_evidence, load_platform
 from tilewise.explain import bottleneck, profiles
-from tilewise.explain.bottleneck import LATENCY, Demand, Roofs, bytes_per_multiply_add, limited_by, shares
+from tilewise.explain.bottleneck import LATENCY, Demand, Roofs, bytes_per_multiply_add, limiting_resource, shares
 from tilewise.report import render
 from tilewise.study import points, registry
 
@@ -47,20 +47,20 @@ def demand(**values):
 )
 def test_the_bottleneck_of_a_kernel_that_has_one(gflops, asks, name, share):
     used = shares(gflops, asks, CHIP, "float")
-    assert limited_by(used) == (name, pytest.approx(share, nan_ok=True))
+    assert limiting_resource(used) == (name, pytest.approx(share, nan_ok=True))
 
 
 def test_a_kernel_on_the_tensor_cores():
     asks = demand(on_tensor_cores=True, multiply_add_share=0.3)
-    assert limited_by(shares(350_000, asks, CHIP, "half")) == ("tensor cores", pytest.approx(0.875))
+    assert limiting_resource(shares(350_000, asks, CHIP, "half")) == ("tensor cores", pytest.approx(0.875))
     assert "issue slots" not in shares(350_000, asks, CHIP, "half"), "an instruction there is many multiply-adds"
-    assert limited_by(shares(350_000, asks, CHIP, "bfloat16"))[0] == "", "the roof of its type was not measured"
+    assert limiting_resource(shares(350_000, asks, CHIP, "bfloat16"))[0] == "", "the roof of its type was not measured"
 
 
 def test_the_roof_of_the_tensor_cores_follows_the_clock_of_the_run():
     asks = demand(on_tensor_cores=True, multiply_add_share=0.3)
     slowed = Roofs(100, 700, MEASURED, {"half": 0.7 * 500_000})
-    assert limited_by(shares(315_000, asks, slowed, "half")) == ("tensor cores", pytest.approx(0.9))
+    assert limiting_resource(shares(315_000, asks, slowed, "half")) == ("tensor cores", pytest.approx(0.9))
 
 
 def test_no_kernel_of_the_recorded_run_uses_more_than_there_is_and_the_tensor_cores_limit_with_their_clock():
@@ -84,17 +84,17 @@ def test_what_ncu_counted_behind_the_first_cache():
     roofs = Roofs(100, 1000, MEASURED | {("l2_bandwidth", "float"): 5_000})
     asks = demand(l2_bytes=80.0, bytes=8.0)
     used = shares(64 * 50, asks, roofs, "float")
-    assert limited_by(used) == ("L2", pytest.approx(50 * 80 / 5_000)) and used["memory"] == pytest.approx(0.1)
+    assert limiting_resource(used) == ("L2", pytest.approx(50 * 80 / 5_000)) and used["memory"] == pytest.approx(0.1)
     assert "L2" not in shares(64 * 50, demand(), roofs, "float"), "nobody counted it"
-    assert limited_by(shares(3_000, asks, CHIP, "float"))[0] == "", "counted, but the roof was not measured"
+    assert limiting_resource(shares(3_000, asks, CHIP, "float"))[0] == "", "counted, but the roof was not measured"
 
 
 def test_what_is_not_known_is_not_called_latency():
     """A resource above half limits, whatever else there may be; that none does, is only known if all are."""
     asks = Demand(multiply_add_share=1.0, wavefronts=0.1)
-    assert limited_by(shares(3_000, asks, CHIP, "float"))[0] == ""
-    assert limited_by(shares(64 * 80, Demand(wavefronts=1.0), CHIP, "float"))[0] == "shared memory"
-    assert limited_by({}) == ("", pytest.approx(math.nan, nan_ok=True))
+    assert limiting_resource(shares(3_000, asks, CHIP, "float"))[0] == ""
+    assert limiting_resource(shares(64 * 80, Demand(wavefronts=1.0), CHIP, "float"))[0] == "shared memory"
+    assert limiting_resource({}) == ("", pytest.approx(math.nan, nan_ok=True))
 
 
 def test_without_a_measured_roof_the_clock_gives_it():

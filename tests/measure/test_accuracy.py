@@ -16,7 +16,7 @@ from tilewise.measure import accuracy
 from tilewise.measure.accuracy import Errors, verdict
 from tilewise.measure.methods import METHODS
 from tilewise.measure.methods.accuracy import compare
-from tilewise.measure.result_rows import failed
+from tilewise.measure.result_rows import failed_row
 from tilewise.study import columns
 from tilewise.study.accuracy import MEANING
 from tilewise.study.points import point
@@ -242,7 +242,7 @@ class Ours:
 
     def multiply(self, job, A, B):
         if job.point.n == 5:
-            return None, failed(job, "out_of_memory", "too large")
+            return None, failed_row(job, "out_of_memory", "too large")
         return self.made(A, B), job.row | {"status": "ok"}
 
 

@@ -25,7 +25,7 @@ def test_each_type_and_size_is_a_row_and_one_that_fails_costs_itself(work, monke
 
     monkeypatch.setattr(calls, "open_backend", lambda name, setting: Backend())
     measured, facts = METHODS["calls"].run(work)
-    assert measured.empty and list(facts.columns) == columns.of("calls", [])
+    assert measured.empty and list(facts.columns) == columns.column_names("calls", [])
     assert len(facts) == len(calls.CALLED_TYPES) * len(calls.CALLED_SIZES)
     wrong = facts[facts.status != "ok"]
     assert wrong[["dtype", "n", "status", "message"]].to_numpy().tolist() == [
@@ -37,7 +37,7 @@ def test_each_type_and_size_is_a_row_and_one_that_fails_costs_itself(work, monke
 
 def test_an_emulator_calls_nothing(tmp_path, device, config, kernels):
     measured, facts = METHODS["calls"].run(work_of([], kernels, device, config, tmp_path))
-    assert measured.empty and facts.empty and list(facts.columns) == columns.of("calls", [])
+    assert measured.empty and facts.empty and list(facts.columns) == columns.column_names("calls", [])
 
 
 def test_what_decides_the_choice_makes_the_rows_stale():

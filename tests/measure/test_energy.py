@@ -5,7 +5,7 @@ from builders import work_of
 
 from tilewise import UserError
 from tilewise.measure.methods import METHODS
-from tilewise.measure.methods.energy import WARM_UP_S, columns_of, repeated
+from tilewise.measure.methods.energy import WARM_UP_S, columns_of, repeat_launches
 from tilewise.study.points import point
 from tilewise.study.sweeps import Target, expand
 
@@ -35,7 +35,7 @@ class Board:
 @pytest.mark.parametrize("each", [1e-5, 0.001, 0.25, 4])
 def test_the_counter_is_read_around_seconds_of_the_same_product(each):
     board = Board(each)
-    products, seconds, joules = repeated(board.launch, board.wait, board.counter, 2, board.clock)
+    products, seconds, joules = repeat_launches(board.launch, board.wait, board.counter, 2, board.clock)
     assert seconds >= 2 and products * each == pytest.approx(seconds)
     assert board.done > products and board.done * each >= WARM_UP_S + 2, "it has run before the counter is read"
     assert joules == pytest.approx(700 * seconds, rel=0.1), "the counter moves in steps"

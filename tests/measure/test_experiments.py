@@ -158,7 +158,7 @@ def test_sub_matrices_of_larger_arrays(tmp_path, dtype, shape):
     found = verify.check(C[inside], *verify.reference(part_a, part_b, dtype), dtype, part_a.shape[1])
     assert found.ok, found.message
     C[inside] = poisoned(part_a, part_b, dtype)
-    assert verify.untouched(C, dtype), "the border of C was written"
+    assert verify.is_untouched(C, dtype), "the border of C was written"
 
 
 @pytest.mark.parametrize("capability", ARCHITECTURES)
@@ -382,8 +382,8 @@ def test_launch_limits_on_the_emulator(emulated, device, config, kernels, tmp_pa
     points, builds = emulated
     work = work_of(points["launch_limits"], kernels, device, config, tmp_path, builds)
     rows, facts = METHODS["launch_limits"].run(work)
-    assert list(rows.columns) == columns.of("measurements", registry.parameters(kernels))
-    assert list(facts.columns) == columns.of("launch_limits", [])
+    assert list(rows.columns) == columns.column_names("measurements", registry.parameters(kernels))
+    assert list(facts.columns) == columns.column_names("launch_limits", [])
     blocks = facts[facts.kernel == "naive"].set_index("block_x")
     assert list(blocks.index) == [16, 32, 33, 64]
     assert list(blocks.outcome) == ["launched", "launched", "refused", "refused"]
@@ -431,7 +431,7 @@ def test_laps():
 
 def test_bandwidth_on_the_emulator_checks_and_measures_nothing(tmp_path, device, config, kernels):
     _, facts = METHODS["bandwidth"].run(work_of([], kernels, device, config, tmp_path))
-    assert list(facts.columns) == columns.of("bandwidth", [])
+    assert list(facts.columns) == columns.column_names("bandwidth", [])
     assert list(facts.quantity[:4]) == ["memory_bandwidth"] + 3 * ["multiply_add_rate"]
     assert facts[["measured", "datasheet", "noise"]].isna().all(axis=None) and set(facts.status) == {"ok"}
 

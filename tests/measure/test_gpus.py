@@ -174,7 +174,7 @@ def test_a_platform_of_a_gpu_where_none_is_visible_says_why(machine):
 def test_a_block_sees_one_gpu_and_the_environment_is_as_before(machine, monkeypatch, before):
     machine([A100, T4], before)
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
-    with gpus.only("GPU-bb2200"):
+    with gpus.show_only("GPU-bb2200"):
         assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ["CUDA_DEVICE_ORDER"]) == ("GPU-bb2200", "PCI_BUS_ID")
         assert [gpu.name for gpu in gpus.visible()] == ["Tesla T4"]
     assert (os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ["CUDA_DEVICE_ORDER"]) == (before, "FASTEST_FIRST")

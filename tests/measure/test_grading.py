@@ -204,7 +204,7 @@ def test_every_test_is_graded(kernels, device, config, tmp_path, monkeypatch):
         point("t", "double_from_int8", "double", 8, 512, 8, **chosen, cluster_blocks=1, moduli=15, accurate=1),
     ]
     work = work_of(points, kernels, device, config, tmp_path)
-    rows = columns.frame(method.graded(work, points, Modelled()), "grading", work.parameters)
+    rows = columns.frame(method.grade_points(work, points, Modelled()), "grading", work.parameters)
     assert set(rows.kernel) == {at.kernel for at in points} and set(rows.status) == {"ok"}
     assert set(rows.test) == {CURVE, SPREAD, WIDE, *TESTS} and set(SPECIAL) <= set(rows.test)
     assert set(rows[rows.test == WIDE].dtype) == {"double"}

@@ -18,7 +18,7 @@ from waiting import has_ended, wait_until
 
 from tilewise.measure import task as measure
 from tilewise.measure.methods import maximum_size as maximum
-from tilewise.measure.result_rows import failed, median_run, timing
+from tilewise.measure.result_rows import failed_row, median_run, timing
 from tilewise.study import columns, registry
 from tilewise.study.points import point
 from tilewise.study.status import Status
@@ -65,7 +65,7 @@ def study(tmp_path, device, config):
 
 def test_rows_have_the_columns_of_the_contract(study):
     rows = study()
-    assert list(rows.columns) == columns.of("measurements", [])
+    assert list(rows.columns) == columns.column_names("measurements", [])
     assert rows.status.tolist() == ["ok"] * 3
     assert rows.n.tolist() == [4, 5, 6]
     assert (rows.bound_ratio <= 1).all() and rows.build_sha256.str.len().eq(64).all()
@@ -255,7 +255,7 @@ def test_columns_of_the_timing_are_median_and_quartiles():
     ],
 )
 def test_a_faulty_access_on_a_gpu_leads_to_the_microscope(kernels, kernel, error, hint):
-    row = failed(SimpleNamespace(kernel=kernels[kernel], row={}), Status.ERROR, error)
+    row = failed_row(SimpleNamespace(kernel=kernels[kernel], row={}), Status.ERROR, error)
     remedy = "; `tilewise trace kernels/textbook/tiled.cu`, with a small --shape, names a faulty access"
     assert row["message"] == error + remedy * hint
     assert len(row["message"]) < 200, "a log shows no more"

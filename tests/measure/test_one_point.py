@@ -15,7 +15,7 @@ from builders import work_of
 
 from tilewise.measure.backends import Attempt
 from tilewise.measure.methods import accuracy, cold_start, energy, launch_limits, maximum_size
-from tilewise.measure.result_rows import failed
+from tilewise.measure.result_rows import failed_row
 from tilewise.study.points import point
 from tilewise.study.verify import Check
 
@@ -60,7 +60,7 @@ def raises(job):
 
 
 def wrong(job):
-    return failed(job, "incorrect", "C[0, 0] is 1, should be 0") | {"time_ms": None}
+    return failed_row(job, "incorrect", "C[0, 0] is 1, should be 0") | {"time_ms": None}
 
 
 @pytest.mark.parametrize(

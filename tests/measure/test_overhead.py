@@ -44,7 +44,7 @@ def test_the_overhead_is_one_row_in_microseconds(timed):
     facts = timed(
         {"status": "ok", "time_ms": 0.0035, "samples": 900, "noise": 0.02, "gflops": 5e-4, "gpu_uuid": "GPU-1"}
     )
-    assert list(facts.columns) == columns.of("overhead", [])
+    assert list(facts.columns) == columns.column_names("overhead", [])
     [row] = facts.to_dict("records")
     assert (row["platform"], row["overhead_us"], row["samples"]) == ("nvidia-h200", 3.5, 900)
     assert (row["noise"], row["status"], row["gpu_uuid"]) == (0.02, "ok", "GPU-1")
@@ -58,7 +58,7 @@ def test_an_overhead_that_cannot_be_measured_is_a_row_with_the_cause(timed):
 
 def test_an_emulator_has_no_overhead(tmp_path, device, config, kernels):
     measured, facts = METHODS["overhead"].run(work_of([], kernels, device, config, tmp_path))
-    assert measured.empty and facts.empty and list(facts.columns) == columns.of("overhead", [])
+    assert measured.empty and facts.empty and list(facts.columns) == columns.column_names("overhead", [])
 
 
 @pytest.mark.parametrize("name", ["config", "quick", "cluster"])

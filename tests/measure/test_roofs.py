@@ -15,7 +15,7 @@ def row(kernels):
     """A function that makes the row of a product that took some ms, as `possible` leaves it."""
 
     def made(at: Point, measured, gpu=GPU):
-        return roofs.possible({"status": "ok", "message": ""}, measured, kernels[at.kernel], at, gpu)
+        return roofs.reject_impossible({"status": "ok", "message": ""}, measured, kernels[at.kernel], at, gpu)
 
     return made
 
@@ -82,4 +82,4 @@ def test_what_reads_a_b_and_c_instead_of_multiplying_is_above_the_roof(row, n):
 
 
 def test_on_a_cpu_there_is_no_roof(kernels, row):
-    assert roofs.of_units({"dtype": "float"}, kernels["naive"], {}) is None
+    assert roofs.units_roof({"dtype": "float"}, kernels["naive"], {}) is None

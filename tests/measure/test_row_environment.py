@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tilewise.measure import environment
-from tilewise.nvidia.nvml import busy
+from tilewise.nvidia.nvml import other_users
 
 
 class NVMLError(Exception):
@@ -50,7 +50,7 @@ OURS = os.getpid()
 )
 def test_a_busy_card_is_noticed_by_the_probe(monkeypatch, no_mps, card, expected):
     monkeypatch.setitem(sys.modules, "pynvml", card)
-    assert busy("GPU-1") == expected
+    assert other_users("GPU-1") == expected
 
 
 def test_a_control_daemon_of_mps_is_noticed_before_its_first_client(monkeypatch, tmp_path):
@@ -58,7 +58,7 @@ def test_a_control_daemon_of_mps_is_noticed_before_its_first_client(monkeypatch,
     monkeypatch.setitem(sys.modules, "pynvml", card)
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
     (tmp_path / "control").touch()
-    assert busy("GPU-1") == ["MPS shares it between processes"]
+    assert other_users("GPU-1") == ["MPS shares it between processes"]
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def test_each_point_is_a_row_timed_briefly_with_shared_operands_in_a_row(run, co
     facts, [ran] = run(POINTS)
     assert ran == [(16, "double", 0.4), (16, "float", 0.4), (4096, "double", 0.4), (4096, "float", 0.4)]
     assert config["timing"]["timeout_s"] != 0.4
-    assert list(facts.columns) == columns.of("sizes", registry.parameters(registry.load()))
+    assert list(facts.columns) == columns.column_names("sizes", registry.parameters(registry.load()))
     assert facts[["n", "dtype", "time_ms"]].to_numpy().tolist() == [
         [4096, "float", 4.096], [4096, "double", 4.096], [16, "float", 0.016], [16, "double", 0.016]
     ]  # fmt: skip

@@ -97,7 +97,7 @@ def ran(monkeypatch):
 
 def test_every_variant_is_a_row_also_the_ones_that_fail(study, device, tmp_path):
     found, rows = Tune().run(work_of(study, device, tmp_path))
-    assert list(rows.columns) == columns.of("tune", ["tile", "mode"])
+    assert list(rows.columns) == columns.column_names("tune", ["tile", "mode"])
     assert len(rows) == 12 and found.empty, "six variants at two shapes; without a clock nothing is measured"
     status = {(row.tile, row.mode): {row.status} for row in rows.itertuples()}
     right = {(2, 0), (4, 0), (8, 0)}
@@ -201,10 +201,10 @@ def test_the_best_few_and_the_registrys_choice_are_measured(study, h200, tmp_pat
 def test_a_variant_counts_only_if_it_is_right_at_all_shapes_of_its_class(study, h200, tmp_path, clock):
     jobs = work_of(study, h200, tmp_path).jobs()
     rows = {job.key: job.row | {"status": "ok", "time_ms": 1.0 + dict(job.point.parameters)["tile"]} for job in jobs}
-    assert tune.chosen(jobs, rows) == {("mine", "float", "small_ragged"): (("tile", 2), ("mode", 0))}
+    assert tune.fastest_variants(jobs, rows) == {("mine", "float", "small_ragged"): (("tile", 2), ("mode", 0))}
     wrong = next(job.key for job in jobs if dict(job.point.parameters) == {"tile": 2, "mode": 0})
     rows[wrong] |= {"status": "incorrect"}
-    assert tune.chosen(jobs, rows) == {("mine", "float", "small_ragged"): (("tile", 4), ("mode", 0))}
+    assert tune.fastest_variants(jobs, rows) == {("mine", "float", "small_ragged"): (("tile", 4), ("mode", 0))}
 
 
 def test_registers_and_threads_are_checked_before_a_launch(study, h200, tmp_path):
@@ -236,7 +236,7 @@ def test_the_choices_are_kept_in_the_registry(study, h200, tmp_path, clock, monk
     monkeypatch.setattr(command.registry, "load", lambda: study.kernels)
     assert command.main(["tuned", str(results)]) == 2
     assert "the tuner has chosen nothing here" in capsys.readouterr().err
-    columns.typed(rows).to_csv(results / "tune/mine.csv", index=False)
+    columns.set_types(rows).to_csv(results / "tune/mine.csv", index=False)
     assert command.main(["tuned", str(results)]) == 0
     shown = "nvidia-h200:\n  mine:\n    float:\n      small_ragged: {tile: 2, mode: 0}\n"
     assert capsys.readouterr().out == shown

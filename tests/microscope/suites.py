@@ -24,7 +24,7 @@ import numpy as np
 
 from kernelscope import build, trace
 from kernelscope.calls import Call, Library
-from kernelscope.declarations import parsed
+from kernelscope.declarations import parse
 from kernelscope.emulator import LaunchError
 from kernelscope.fault_kinds import FaultKind
 from tilewise import UserError
@@ -128,7 +128,7 @@ def for_a_gpu(text: str) -> str:
     # The same length keeps the places: those in the text that tree-sitter reads are those in the text itself.
     readable = re.sub(r"__(?:global|device|host)__", " " * 10, text).replace("<<<", " < ").replace(">>>", " > ")
     kept, end = bytearray(text.encode()), 0
-    for node in parsed(readable).children:
+    for node in parse(readable).children:
         body = node.child_by_field_name("body")
         if node.type == "function_definition" and body and not DEVICE.search(kept, end, body.start_byte):
             kept[node.start_byte : node.end_byte] = re.sub(rb"[^\n]", b" ", kept[node.start_byte : node.end_byte])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelscope.compile import build_traced, declared, functions
+from kernelscope.compile import build_traced, declarations_of, functions
 from kernelscope.emulator import Emulator
 from kernelscope.sources import Source
 from tilewise import UserError
@@ -146,7 +146,7 @@ template <typename T> __global__ void mine(T* x) {
     alignas(16) __shared__ std::array<int, 3> z; __shared__ int v[N == 2 ? 1 : 2];
     extern __shared__ __align__(1024) unsigned char raw[];
 }""")
-    read = declared(Source(tmp_path / "mine.cu")).variables
+    read = declarations_of(Source(tmp_path / "mine.cu")).variables
 
     def found(space):
         return [(v.name, v.line, v.has_value, v.alignment) for v in read if v.space == space]
@@ -178,7 +178,7 @@ template <typename T> __global__ void mine(T* x) {
 )
 def test_odd_variables(tmp_path, text, found):
     (tmp_path / "mine.cu").write_text(f"{text}\n__global__ void mine(float* C);\n")
-    assert [(v.name, v.line, v.alignment) for v in declared(Source(tmp_path / "mine.cu")).variables] == found
+    assert [(v.name, v.line, v.alignment) for v in declarations_of(Source(tmp_path / "mine.cu")).variables] == found
 
 
 @pytest.mark.parametrize(

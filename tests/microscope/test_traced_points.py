@@ -21,11 +21,11 @@ from tilewise.measure.journal import Journal
 from tilewise.study import columns, points, registry
 from tilewise.traced import traffic
 from tilewise.traced.block_classes import block_classes
-from tilewise.traced.traffic import left_out, trace_points
+from tilewise.traced.traffic import missing_points, trace_points
 
 KERNELS = registry.load()
 PARAMETERS = registry.parameters(KERNELS)
-COLUMNS = columns.of("traffic", PARAMETERS)
+COLUMNS = columns.column_names("traffic", PARAMETERS)
 EXAMINED = [*columns.FAULTS, "unused_reads"]
 SQUARE = (256, 256, 256)
 ENVIRONMENT = os.environ | {"PYTHONPATH": package_path(ROOT)}
@@ -199,7 +199,7 @@ def test_a_kernel_that_is_not_emulated_says_so(tmp_path):
     assert (list(frame.status), faults) == (["unsupported", "ok"], [])
     assert frame.message[0] == "the emulator does not run it: it uses wgmma"
     assert frame.loc[0, [*columns.FAULTS, "global_load_requests"]].isna().all(), "not one fault is not known to be none"
-    assert left_out(frame) == ["mine float 9x5x7 was not traced: the emulator does not run it: it uses wgmma"]
+    assert missing_points(frame) == ["mine float 9x5x7 was not traced: the emulator does not run it: it uses wgmma"]
     assert list(counted.kernel) == ["naive"]
     with pytest.raises(UserError, match="mine cannot be traced: the emulator does not run it: it uses wgmma"):
         trace(kernel, "float", (9, 5, 7))
@@ -253,7 +253,7 @@ def test_parameters_are_columns_in_the_order_of_the_registry(tmp_path):
     asked = [points.point("t", "mine", "float", 9, 5, 7, width=4), points.point("t", "tiled", "float", 9, 5, 7, tile=8)]
     frame, _, faults = traced(asked, [], tmp_path, kernels)
     assert not faults
-    assert list(frame.columns) == columns.of("traffic", [*PARAMETERS, "width"])
+    assert list(frame.columns) == columns.column_names("traffic", [*PARAMETERS, "width"])
     assert frame.to_csv(index=False).splitlines()[1].startswith(f"mine,float,9,5,7,4,4,{',' * len(PARAMETERS)}4,")
 
 

@@ -176,7 +176,7 @@ def test_the_end_of_a_run_says_how_it_compares(runs, tmp_path, monkeypatch):
     edited(runs[1], lambda rows: slower(rows, rows["kernel"] == "tiled", 1.05))
     monkeypatch.setattr(outcome, "RECORDED", tmp_path / "a")
     end = "done", ["nvidia-h200"], {"all"}, [], tmp_path / "b"
-    [line] = [line for line in outcome.words(*end) if "recorded run" in line]
+    [line] = [line for line in outcome.final_summary(*end) if "recorded run" in line]
     assert "slower" in line and "tilewise compare nvidia-h200" in line
     monkeypatch.setattr(outcome, "RECORDED", tmp_path / "nothing")
-    assert not [line for line in outcome.words(*end) if "recorded run" in line]
+    assert not [line for line in outcome.final_summary(*end) if "recorded run" in line]

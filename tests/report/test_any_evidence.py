@@ -19,7 +19,7 @@ from snakemake.utils import update_config
 from tilewise import ROOT
 from tilewise.evidence import load_evidence
 from tilewise.explain import provenance, variability
-from tilewise.report import claims, figure_rows, figures, markup, notes, render, sections, tables
+from tilewise.report import claims, figure_rows, figures, markup, notes, remarks, render, sections, tables
 from tilewise.rules import Study
 from tilewise.study import columns, registry
 
@@ -30,7 +30,7 @@ GPUS = {
     "nvidia-t4": {"name": "Tesla T4", "compute_capability": "7.5", "sms": 40, "peak_gflops": None},
 }
 FAILURES = ("incorrect", "invalid_launch", "out_of_memory", "compile_error", "timeout", "unsupported", "error")
-NUMBERS = [name for name in columns.of("measurements", ()) if columns.COLUMNS[name].type == "number"]
+NUMBERS = [name for name in columns.column_names("measurements", ()) if columns.COLUMNS[name].type == "number"]
 TIMES = [name for name in NUMBERS if name.endswith("_ms")]
 
 
@@ -118,7 +118,7 @@ def assert_whole(page):
     """No part of a page has a note, or shows a number that nobody knows."""
     for name in sections.names_of():
         text = page.section(name)
-        assert notes.found(text) == []
+        assert notes.find_notes(text) == []
         prose = re.sub(r"<svg.*?</svg>|<details.*?</details>|<[^>]*>", "", text, flags=re.DOTALL)
         unknown = re.search(r".{,80}\b(nan|inf|None|NA)\b.{,80}", prose)
         assert not unknown, unknown[0]
@@ -225,7 +225,7 @@ def test_a_piece_that_cannot_be_made_leaves_a_note_beside_the_rest(
 ):
     monkeypatch.setattr(module, name, _fail)
     text = small().section(section)
-    found = notes.found(text)
+    found = notes.find_notes(text)
     assert f"{piece} cannot be made: LookupError: <no> way" in found
     assert all(note.endswith("LookupError: <no> way") for note in found), "and what needs it"
     assert f"<b>{beside}</b>" in text
@@ -240,7 +240,7 @@ def test_a_claim_that_cannot_be_made_leaves_a_note_in_its_row(small, tmp_path, m
     output = tmp_path / "results/report.html"
     found = render.render(output, [tmp_path / "results/gpu"], recorded=tmp_path / "none")
     page = pages(output)
-    assert notes.read(tmp_path / "results") == found == list(dict.fromkeys(notes.found(page)))
+    assert notes.read(tmp_path / "results") == found == list(dict.fromkeys(notes.find_notes(page)))
     assert [note.partition(":")[2].split()[0] for note in found] == [entries[3]["id"], entries[4]["id"]]
     assert "kernle" in found[0] and "ValueError" in found[1]
     assert 'id="claim-' + entries[5]["id"] in page
@@ -254,7 +254,7 @@ def test_a_sentence_that_cannot_be_made_leaves_the_others(tmp_path):
     block = "".join(f"{{% sentence %}}\n{words}\n{{% endsentence %}}\n" for words in each)
     page = render.Page(evidence)
     words = page.text(f'{{% call(this, last, gpu) rung("naive") %}}\n{block}{{% endcall %}}')
-    assert [note.partition(" cannot")[0] for note in notes.found(words)] == ["Sentence: None:2"]
+    assert [note.partition(" cannot")[0] for note in notes.find_notes(words)] == ["Sentence: None:2"]
     assert "Right" in words and "Empty" not in words
     assert page.left_out == [("None:8", "float division by zero")]
 
@@ -270,11 +270,11 @@ def test_files_of_tables_and_figures_that_cannot_be_made_say_so(tmp_path):
     tables.save(_fail, tmp_path / "gpu/tables/ladder.csv")
     figures.save(_fail, tmp_path / "gpu/figures/peak.svg")
     tables.save(lambda: pd.DataFrame({"kernel": ["naive"]}), tmp_path / "gpu/tables/fine.csv")
-    figures.save(lambda: figures.nothing("Nothing was timed."), tmp_path / "gpu/figures/fine.svg")
+    figures.save(lambda: figures.empty_figure("Nothing was timed."), tmp_path / "gpu/figures/fine.svg")
     places = [str(tmp_path / "gpu" / name) for name in ("figures/peak.svg", "tables/ladder.csv")]
     assert notes.read(tmp_path) == [f"{place} cannot be made: LookupError: <no> way" for place in places]
     shown = figures.save(_fail, tmp_path / "peak.svg") or (tmp_path / "peak.svg").read_text()
-    assert len(notes.found(markup.missing_html(figures.missing(shown), "Peak"))) == 1
+    assert len(notes.find_notes(markup.missing_html(figures.missing_reason(shown), "Peak"))) == 1
 
 
 NASTY = 'var(--x) `a` *b* _c_ <i>d</i> $e$ [f](#g) </script> & "h" \\ | ~~i~~ &amp; ![j](k)'
@@ -285,7 +285,7 @@ def test_the_text_of_a_user_is_shown_as_it_is(small, tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "load", lambda *_, **__: kernels)
     made = small(title=NASTY)
     page = made.html("tables")
-    assert notes.found(page) == []
+    assert notes.find_notes(page) == []
     assert f">{html.escape(NASTY, quote=False)}".replace('"', "&quot;") + "<a class=" in page, "a heading"
     assert f"<b>{markupsafe.escape(NASTY)}.</b>" in page, "a caption"
     assert f">{markupsafe.escape(NASTY)}</a>" in page, "the table of contents"
@@ -294,8 +294,8 @@ def test_the_text_of_a_user_is_shown_as_it_is(small, tmp_path, monkeypatch):
     assert "var(--x)" in (tmp_path / "results/figures/mine.svg").read_text()
 
 
-@pytest.mark.parametrize(("overhead", "remarks"), [(4.0, 1), (0.001, 0), (None, 0)])
-def test_the_overhead_of_an_isolated_time_is_told_beside_short_times(tmp_path, overhead, remarks):
+@pytest.mark.parametrize(("overhead", "count"), [(4.0, 1), (0.001, 0), (None, 0)])
+def test_the_overhead_of_an_isolated_time_is_told_beside_short_times(tmp_path, overhead, count):
     evidence = load_evidence([synthetic.write(tmp_path / "gpu", study=QUICK)], recorded=tmp_path / "none")
     [gpu] = evidence.gpus
     measured = pd.DataFrame({"platform": ["gpu"], "overhead_us": [overhead]}).astype({"overhead_us": "float64"})
@@ -303,8 +303,8 @@ def test_the_overhead_of_an_isolated_time_is_told_beside_short_times(tmp_path, o
     evidence = dataclasses.replace(evidence, gpus=(gpu,), platforms=(gpu,))
     table = tables.task("task4", evidence)
     said = remarks.overhead(table, evidence)
-    assert said.count("4 µs of each time on Invented H200 are the overhead of an isolated run") == remarks
-    assert ("times below 0.2 ms" in said) == bool(remarks)
+    assert said.count("4 µs of each time on Invented H200 are the overhead of an isolated run") == count
+    assert ("times below 0.2 ms" in said) == bool(count)
     assert remarks.overhead(table.assign(time_ms=1000.0), evidence) == ""
     facts = dict(provenance.provenance(evidence).itertuples(index=False))
     assert facts.get("overhead of an isolated time") == (f"{overhead:.1f} µs" if overhead else None)

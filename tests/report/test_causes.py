@@ -519,13 +519,13 @@ def points(**where):
 def test_the_time_of_a_table_has_the_range_of_its_runs(recorded):
     rows = points(task="task3", kernel="multi_tile", dtype="float", tile=32, n=8192, p=8192, m=8192, ntb=[7, 8])
     far = [max(row["time_ms"] - row["run_low_ms"], row["run_high_ms"] - row["time_ms"]) for _, row in rows.iterrows()]
-    found = timings.apart(rows)
+    found = timings.range_percent(rows)
     assert found.tolist() == pytest.approx([100 * each / time for each, time in zip(far, rows["time_ms"])])
     shown = markup.table_html(tables.task("task3", recorded), "sweep", "<b>Tiles.</b>", recorded)
     cell = f"{rounded(rows['time_ms'].iloc[0])} {plus_minus(found.iloc[0])}"
     assert cell in shown and "†" not in shown
     alone = rows.assign(runs=1, samples=1)
-    assert timings.apart(alone).isna().all(), "one sample has no range"
+    assert timings.range_percent(alone).isna().all(), "one sample has no range"
 
 
 def test_a_dip_of_the_sources_kernel_is_one_of_occupancy(recorded):

@@ -187,7 +187,7 @@ def test_every_rung_shows_its_idea(kernels):
 def test_a_long_table_is_folded_to_the_best_and_the_baseline(tmp_path):
     evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
     table = tables.task("ladder_float", evidence)
-    kept = table[markup.matters(table)]
+    kept = table[markup.is_key_row(table)]
     assert len(table) > markup.MOST_ROWS >= len(kept) > 1
     alone = kept.groupby(["kernel", "dtype", "n", "p", "m"])["kernel"].transform("size") == 1  # its own best
     assert (kept["best"].fillna(False) | kept["anchor"] | alone).all() and kept["anchor"].any()
@@ -265,7 +265,7 @@ def test_one_dot_is_a_sentence(tmp_path):
     evidence = load_evidence([synthetic.write(tmp_path / "gpu", study=study)])
     figure = figures.task("one", evidence)
     assert len(evidence.gpu) == 1
-    assert figures.missing(figure) == "One point of this task was timed; its table has it."
-    shown = markup.missing_html(figures.missing(figure), "One")
+    assert figures.missing_reason(figure) == "One point of this task was timed; its table has it."
+    shown = markup.missing_html(figures.missing_reason(figure), "One")
     assert shown.startswith('<p class="none"') and "<svg" not in shown
-    assert figures.missing(figures.svg(figure)) == figures.missing(figure), "also if it was drawn before"
+    assert figures.missing_reason(figures.svg(figure)) == figures.missing_reason(figure), "also if it was drawn before"

@@ -13,7 +13,7 @@ from tilewise import UserError
 from tilewise.evidence import load_evidence
 from tilewise.report import figures, specs
 from tilewise.report.figure_rows import fill
-from tilewise.report.svg import missing
+from tilewise.report.svg import missing_reason
 
 ENTRY = """
   noise:
@@ -113,4 +113,4 @@ def test_every_bar_says_its_own_value(tmp_path):
         bars = [bar for container in axis.containers for bar in container.patches]
         assert len(bars) == len(kept)
         assert all(f" {bar.get_width():,.4g} % of the limit" in bar.get_gid() for bar in bars)
-    assert missing(figures.draw("launch_limits", evidence, rows.iloc[:0])) == "No launch was tried."
+    assert missing_reason(figures.draw("launch_limits", evidence, rows.iloc[:0])) == "No launch was tried."

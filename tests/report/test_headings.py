@@ -46,7 +46,7 @@ def test_a_wrong_entry_is_named_in_one_line(edited, old, new, said):
 
 def test_a_column_is_added_to_a_table_by_its_entry_alone(edited):
     table = pd.DataFrame(columns=["kernel", "title", "reason", "registers"])
-    assert "registers" not in headings.of("not_emulated", table)
+    assert "registers" not in headings.make_headings("not_emulated", table)
     layout = edited("[kernel title reason]", "[kernel title reason, Of a thread: registers]")["not_emulated"]
     assert list(layout.of(table)) == list(layout.of(table, brief=True)) == list(table)
     assert layout.of(table)["registers"] == ("Of a thread", "registers per thread")

@@ -293,7 +293,7 @@ def test_a_kernel_of_the_users_own_is_in_the_tables(tmp_path, monkeypatch):
     study["tasks"]["my_task"]["sweeps"].append(sweep | {"kernel": "mine", "tile": [16, 32]})
     page = render.load([synthetic.write(tmp_path / "gpu", study=study)], tmp_path / "none")
     text = page.html("tables")
-    assert notes.found(text) == []
+    assert notes.find_notes(text) == []
     assert '<a href="#My-own-kernel">' in text and 'id="My-own-kernel"' in text
     assert "mine" in set(tables.ladder(page.evidence)["kernel"])
 
@@ -312,7 +312,7 @@ def test_a_run_in_which_every_kernel_is_wrong_has_a_report(tmp_path):
     rows.to_csv(folder / "measurements.csv", index=False)
     page = render.load([folder], tmp_path / "none")
     text = "".join(map(page.section, sections.names_of()))
-    assert notes.found(text) == []
+    assert notes.find_notes(text) == []
     assert f"{own.sum()} products came out wrong" in text
     assert re.search(r"<td[^>]*>∞[<\n]", text)
 
@@ -339,7 +339,7 @@ def test_the_page_shows_the_figures_that_are_drawn_already(tmp_path):
     drawing = '<svg xmlns="http://www.w3.org/2000/svg" width="72pt"><path id="a" fill="#262626"/><use href="#a"/></svg>'
     (tmp_path / "drawn" / "loop_orders.svg").write_text(drawing)
     text = render.load([folder], tmp_path / "none", drawn=tmp_path / "drawn").section("tables/15-cpu.md")
-    assert notes.found(text) == []
+    assert notes.find_notes(text) == []
     found = re.search(r'<figure id="figure-loop_orders">.*?</figure>', text, re.DOTALL)
     assert found
     assert '<path id="loop_orders-0" fill="var(--ink)" /><use href="#loop_orders-0" />' in found[0]
@@ -392,6 +392,6 @@ def test_a_study_of_few_tasks(tmp_path):
     study = synthetic.config()
     study["tasks"] = {name: study["tasks"][name] for name in ("cpu", "task2a")}
     text = render.load([synthetic.write(tmp_path / "gpu", study=study)], tmp_path / "none").html("tables")
-    assert notes.found(text) == []
+    assert notes.find_notes(text) == []
     assert "<b>Best tiles, float.</b>" in text and "<b>Tiles per block.</b>" not in text
     assert "The config of this run has no task <code>task3</code>." in text

@@ -10,12 +10,12 @@ import synthetic
 from prose import section
 
 from tilewise import UserError
-from tilewise.evidence import Evidence, load_evidence, load_platform, published
+from tilewise.evidence import Evidence, load_evidence, load_platform, load_published
 from tilewise.explain import provenance, timings, traffic, tuned
 from tilewise.report import figures, headings, remarks, tables
 from tilewise.study import builds, columns, points
 
-PUBLISHED = published()
+PUBLISHED = load_published()
 
 
 @pytest.fixture(scope="module")
@@ -380,13 +380,13 @@ def test_every_kind_of_fault_is_on_the_page(emulator):
     for column in columns.FAULTS:
         here = with_traffic(emulator, CLEAN | {column: 1})
         assert f"naive ({columns.heading(column)})" in section(here, "tables/17-appendix.md")
-        assert column in headings.of("traffic", traffic.traffic(here))
+        assert column in headings.make_headings("traffic", traffic.traffic(here))
 
 
 def test_unused_reads_are_counted_and_no_fault(emulator):
     here = with_traffic(emulator, CLEAN, CLEAN | {"n": 9, "unused_reads": 5})
     table = traffic.traffic(here)
-    assert table["unused_reads"].tolist() == [5] and "unused_reads" in headings.of("traffic", table)
+    assert table["unused_reads"].tolist() == [5] and "unused_reads" in headings.make_headings("traffic", table)
     assert "found faults" not in section(here, "tables/17-appendix.md")
 
 

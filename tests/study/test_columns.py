@@ -15,7 +15,7 @@ def test_every_file_has_columns_that_are_described():
     source = Path(columns.__file__).with_suffix(".yaml")
     schema.validate(schema.read_yaml(source), "columns", source)
     for file in columns.FILES:
-        unknown = [name for name in columns.of(file, []) if name not in columns.COLUMNS]
+        unknown = [name for name in columns.column_names(file, []) if name not in columns.COLUMNS]
         assert unknown in ([], ["tile"]), file  # tile_choice.csv is about one kernel's own parameter
 
 
@@ -24,7 +24,7 @@ def test_rows_are_read_as_they_were_written(tmp_path_factory, parameters, filled
     path = tmp_path_factory.mktemp("rows") / "measurements.csv"
     row = {"kernel": "mine", "status": "ok", "n": 2**31, "time_ms": 0.1} | dict.fromkeys(parameters[:filled], 7)
     table = columns.frame([row, {}], "measurements", parameters)
-    assert list(table) == columns.of("measurements", parameters)
+    assert list(table) == columns.column_names("measurements", parameters)
     table.to_csv(path, index=False)
     pd.testing.assert_frame_equal(columns.read(path, "measurements", parameters), table)
 

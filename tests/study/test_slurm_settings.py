@@ -10,7 +10,7 @@ import pytest
 from snakemake.iocontainers import Wildcards
 
 from tilewise import UserError
-from tilewise.files import alone
+from tilewise.files import hold_lock
 from tilewise.measure import probe
 from tilewise.resources import JobResources
 from tilewise.rules import Study
@@ -140,7 +140,7 @@ def test_times_come_from_the_samples_of_the_recorded_run(tmp_path):
 
     def seconds(*kernels, p=2, per_point=1, backend="gpu"):
         points = [point("t", kernel, "float", 1, p, 3) for kernel in kernels]
-        return durations.of_points(points, per_point, backend, tmp_path)
+        return durations.estimate_seconds(points, per_point, backend, tmp_path)
 
     gpu, emulator = durations.POINT_S["gpu"], durations.POINT_S["emulator"]
     assert seconds("a") == gpu + 0.03, "the slowest of those alike, in three runs"
@@ -183,7 +183,7 @@ def test_this_machine_is_no_platform_of_a_cluster(config):
 
 def hold(path, held, release):
     os.environ["SLURM_JOB_ID"] = "4711"
-    with alone(path):
+    with hold_lock(path):
         held.set()
         release.wait(30)
 
@@ -194,10 +194,13 @@ def test_the_second_of_two_processes_is_told_of_the_first_and_runs_when_it_has_e
     holder = context.Process(target=hold, args=(tmp_path / "task.lock", held, release))
     holder.start()
     assert held.wait(30)
-    with pytest.raises(UserError, match=r"Slurm job 4711 on .* works on this task"), alone(tmp_path / "task.lock", 0.1):
+    with (
+        pytest.raises(UserError, match=r"Slurm job 4711 on .* works on this task"),
+        hold_lock(tmp_path / "task.lock", 0.1),
+    ):
         pass
     holder.kill()  # which also frees the lock
-    with alone(tmp_path / "task.lock", 10):
+    with hold_lock(tmp_path / "task.lock", 10):
         pass
 
 

@@ -81,7 +81,7 @@ def test_bytes_are_summed_exactly_in_int32():
     assert A.dtype == B.dtype == np.int8 and {A.min(), A.max()} == {-128, 127}, "all that there are"
     C = np.full((60, 50), 7, np.int32)
     verify.poison(C, "int8")
-    assert (C == -(2**31)).all() and verify.untouched(C, "int8")
+    assert (C == -(2**31)).all() and verify.is_untouched(C, "int8")
     assert result_of("int8").stored == np.int32 and result_of("half").name == "half"
     assert bytes_of_product("int8", 3, 5, 7) == 15 + 35 + 4 * 21
 

@@ -56,5 +56,5 @@ rule crate:
 
 # A page by its name, as in `snakemake results/report.html`, is kept if it lacks a piece, but the run fails.
 onsuccess:
-    with exiting():
+    with exit_on_user_error():
         outcome.refuse_incomplete(workflow.dag_settings.targets)

@@ -6,7 +6,7 @@ import shlex
 import sys
 
 from snakemake_interface_executor_plugins.settings import ExecMode
-from tilewise import configfiles, exiting, files, outcome, preflight, progress, stopping
+from tilewise import configfiles, exit_on_user_error, files, outcome, preflight, progress, stopping
 from tilewise.conditions import Conditions
 from tilewise.files import of_project
 from tilewise.report import template_context, sections, specs, tables
@@ -17,7 +17,7 @@ from tilewise.rules import Study
 sys.executable = shlex.quote(sys.executable)
 
 
-with exiting():
+with exit_on_user_error():
     # Names the file and line of a mistake, which Snakemake's own message leaves out.
     configfiles.read(of_project("config/config.yaml"))
 
@@ -29,7 +29,7 @@ cores = None
 with contextlib.suppress(Exception):  # Snakemake's, where nothing runs, as with --summary
     cores = workflow.cores
 
-with exiting():
+with exit_on_user_error():
     study = Study(
         config,
         source=configfiles.settle(config, workflow.configfiles, workflow.config_settings),
@@ -71,10 +71,10 @@ held = contextlib.ExitStack()
 
 
 onstart:
-    stopping.obey()
-    with exiting():
+    stopping.install_signal_handlers()
+    with exit_on_user_error():
         # Snakemake's own lock would stay when a run is killed; the system frees this one.
-        held.enter_context(files.alone("results/.run.lock", wait_s=2, what="the same files"))
+        held.enter_context(files.hold_lock("results/.run.lock", wait_s=2, what="the same files"))
         auto = study.config["platforms"] == "auto"
         preflight.check_executor(workflow.executor_plugin, auto)
         preflight.check(study.kernels, remote="slurm" in config, tasks=study.tasks)

@@ -13,7 +13,7 @@ with script(snakemake.log[0]):
     else:
         found = notes.read(Path(snakemake.input.page).parent)
         if snakemake.params.strict:
-            found += filter(None, [outcome.wrong(map(Path, snakemake.input.measured))])
+            found += filter(None, [outcome.wrong_points_line(map(Path, snakemake.input.measured))])
     if found:
         raise UserError("\n".join(found))
     Path(snakemake.output[0]).write_text("Nothing is missing.\n", encoding="utf-8")

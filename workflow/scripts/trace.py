@@ -27,7 +27,7 @@ with script(snakemake.log[0]):
             examined, counted, study.kernels, folder, shapes["limit_s"], pool, journal
         )
         lines, messages = loops.result()
-    said = [*map(str, faults), *traffic.left_out(traced), *messages, *compile.lacking()]
+    said = [*map(str, faults), *traffic.missing_points(traced), *messages, *compile.missing_checks()]
     Path(snakemake.log[0]).write_text("".join(f"{line}\n" for line in said) or "no faults\n", encoding="utf-8")
     write_csv(pd.concat([traced, counts]), snakemake.output.traffic)
     write_csv(lines, snakemake.output.cache_lines)

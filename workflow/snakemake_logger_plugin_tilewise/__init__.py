@@ -19,7 +19,7 @@ from rich.text import Text
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from tilewise import configfiles, exiting, files, outcome, progress, stopping
+from tilewise import configfiles, exit_on_user_error, files, outcome, progress, stopping
 
 #: Seconds between two lines in a pipe, and between two looks at the journals; the most lines for what is at work.
 PAUSE_S, LOOK_S, LINES = 10.0, 0.25, 4
@@ -42,8 +42,8 @@ class LogHandler(LogHandlerBase):
         self.screen = threading.Thread(target=self._show, daemon=True)
         self.errors, self.failed = list[str](), dict[int, str]()
         self.begun = self.started = False
-        stopping.obey()  # before Snakemake reads the Snakefile, which takes seconds
-        with exiting():
+        stopping.install_signal_handlers()  # before Snakemake reads the Snakefile, which takes seconds
+        with exit_on_user_error():
             files.check_writable(".", ".snakemake", "results", "logs")
             configfiles.check()
 
@@ -57,10 +57,10 @@ class LogHandler(LogHandlerBase):
             self.begun = True
         elif event == LogEvent.ERROR and getattr(record, "exception", "") == "MissingRuleException":
             tasks = dict.fromkeys(task for _, _, task in progress.EXPECTED if task)
-            self.errors.append(outcome.no_target(record.getMessage().strip(), tasks))
+            self.errors.append(outcome.unknown_target_message(record.getMessage().strip(), tasks))
         elif event == LogEvent.RUN_INFO:
             self.run = progress.Run({rule: count for rule, count in record.stats.items() if rule != "total"})
-            self._say(f"this run is {progress.in_words(self.run.seconds())} of work")
+            self._say(f"this run is {progress.duration_text(self.run.seconds())} of work")
             self.screen.start()
         elif event == LogEvent.JOB_INFO:
             self.started = True
@@ -94,7 +94,7 @@ class LogHandler(LogHandlerBase):
         super().close()
 
     def _last(self) -> Iterable[str]:
-        if stopping.asked():
+        if stopping.stop_requested():
             return ["stopped; the same command continues this run"]
         if failed := sum(map(bool, self.failed.values())):
             return [f"{failed} failed, see above; the same command continues this run"]
@@ -107,10 +107,10 @@ class LogHandler(LogHandlerBase):
         if self.failed:  # the job that fails at the end, for what these words name
             end = f"ended after {self._clock()} with exit status 1"
         targets = {target for targets in outcome.TARGETS for target in targets()}
-        return outcome.words(end, platforms, targets, self.run.made())
+        return outcome.final_summary(end, platforms, targets, self.run.made())
 
     def _say(self, text: str) -> None:
-        if text and not stopping.asked():
+        if text and not stopping.stop_requested():
             self.console.print(text, soft_wrap=True)
 
     def _clock(self) -> str:
@@ -124,7 +124,7 @@ class LogHandler(LogHandlerBase):
         )
         study, told, terminal = bar.add_task("", total=1, left=""), time.time(), self.console.is_interactive
         with Live(bar, console=self.console, transient=True) as live:
-            while not self.ended.wait(LOOK_S) and not stopping.asked():
+            while not self.ended.wait(LOOK_S) and not stopping.stop_requested():
                 share, left = self.run.look(now := time.time())
                 lines = self.run.at_work(min(LINES, self.console.height // 2 - 1) if terminal else 1)
                 bar.update(study, completed=share, left=left)
@@ -133,5 +133,5 @@ class LogHandler(LogHandlerBase):
                     head = ", ".join(filter(None, [f"{100 * share:.0f} %", left]))
                     self._say(f"{self._clock()} {head}: {', '.join(lines)}")
                     told = now
-        if stopping.asked():
+        if stopping.stop_requested():
             self.console.print("stopping: what was measured is kept")

@@ -16,7 +16,7 @@ from kernelscope.errors import UserError
 
 
 @contextlib.contextmanager
-def exiting() -> Iterator[None]:
+def exit_on_user_error() -> Iterator[None]:
     """End the process with the message of a UserError that the block raises, or of the system's refusal of a file."""
     try:
         yield
@@ -37,7 +37,7 @@ def matmul(A: Any, B: Any, out: Any = None, *, grade: str = "A") -> Any:
 
     A (n x p) and B (p x m) are matrices of one element type (float32, float64, float16 or ml_dtypes.bfloat16) on the
     current GPU, of CuPy or of what exports DLPack; rows or columns are in one piece. C (n x m) is a new CuPy array, or
-    `out`, which overlaps neither. It is computed on CuPy's current stream, for which nothing waits. The grade is A, B,
+    `out`, which overlaps neither. Runs asynchronously on CuPy's current stream. The grade is A, B,
     C or none (docs/matmul.md). Raises UserError for anything else.
     """
     try:

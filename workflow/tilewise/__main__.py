@@ -16,7 +16,7 @@ import shtab
 
 from kernelscope import cli, cpp
 from kernelscope.cli import option_type
-from kernelscope.cpp import shown
+from kernelscope.cpp import display_path
 from kernelscope.emulator import LaunchError
 from kernelscope.formats import Report
 from tilewise import KERNELS, ROOT, UserError, evidence, inventory
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def trace(options: argparse.Namespace, given: dict[str, int]) -> tuple[list[str], int]:
     """The faults and the traffic of a kernel as lines, and 1 if there is a fault, else 0."""
     is_call = options.file.suffix in (".yaml", ".yml") or any(getattr(options, name) for name in cli.DESCRIBING)
-    return cli.traced(options, lambda: _call(options, given) if is_call else _product(options, given))
+    return cli.run_trace(options, lambda: _call(options, given) if is_call else _product(options, given))
 
 
 def _call(options: argparse.Namespace, given: dict[str, int]) -> Report:
@@ -124,7 +124,7 @@ def tuned(options: argparse.Namespace, given: dict[str, int]) -> tuple[list[str]
     """The tuner's choices as lines of tuned.yaml, or where they were written; and 0."""
     found = evidence.choices(options.folder, registry.load())
     if options.write:
-        return [f"written into {shown(tuning.write(found, KERNELS))}; see what changed with `git diff`"], 0
+        return [f"written into {display_path(tuning.write(found, KERNELS))}; see what changed with `git diff`"], 0
     return tuning.text(found).splitlines(), 0
 
 

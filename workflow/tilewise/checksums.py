@@ -1,4 +1,4 @@
-"""The hashes beside published and recorded data, without which a changed figure would be shown as theirs."""
+"""Verify published and recorded data by their hashes, so that altered figures are refused."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""What the outputs of a rule depend on in addition to its input files.
+"""Dependencies of a rule's outputs in addition to its input files.
 
 These are `params`: when one changes, Snakemake runs the rule again.
 """
@@ -53,15 +53,15 @@ class Conditions:
     def of_drawing(self, wildcards: Any) -> str:
         """A task's table and figure: its entry, the limit of noise, and what draws them."""
         config = self.study.config
-        return digest([config["tasks"][wildcards.task], config["timing"]["max_noise_percent"], drawn_with()])
+        return digest([config["tasks"][wildcards.task], config["timing"]["max_noise_percent"], drawing_digest()])
 
     def of_overview(self, wildcards: Any) -> str:
         """The tables and figures over all tasks: what draws them. The resolved config is an input."""
-        return drawn_with()
+        return drawing_digest()
 
     def of_page(self, wildcards: Any) -> str:
         """The pages: the same with their sections, template and style, and the variants that were tuned."""
-        return digest([drawn_with(), _contents("report/sections", "report/template"), self._variants()])
+        return digest([drawing_digest(), _contents("report/sections", "report/template"), self._variants()])
 
     def of_config(self, wildcards: Any) -> str:
         """The resolved config of a platform."""
@@ -130,7 +130,7 @@ class Conditions:
 
 
 @functools.cache
-def drawn_with() -> str:
+def drawing_digest() -> str:
     """A digest of the project's own files that tables and figures are made from: code, registry, published and recorded
     results, and claims."""
     folders = "workflow/tilewise", "workflow/schemas", "report/published", "report/recorded", "report/claims.yaml"

@@ -1,4 +1,4 @@
-"""What the command line says of the config. Snakemake reads it before the Snakefile and does not name its mistakes."""
+"""Read the config options of the command line. Snakemake reads them before the Snakefile and names no mistakes."""
 
 import argparse
 import os
@@ -7,7 +7,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelscope.yaml_input import meant, parse_yaml, read_yaml
+from kernelscope.yaml_input import parse_yaml, read_yaml, suggest_name
 from tilewise import UserError
 
 #: What may be said of cores and of jobs in the place of a number.
@@ -33,7 +33,7 @@ def check(arguments: Sequence[str] | None = None) -> None:
         number = getattr(options, name)
         if re.fullmatch(r"-?\d+", number or "") and int(number) < 1:
             raise UserError(f"--{name} {number}: a run needs at least one; write a number from 1 on, or {every}")
-    of_words(options.config)
+    parse_values(options.config)
     for path in options.configfile or (["config/cluster.yaml"] if options.profile == "slurm" else []):
         read(path)
 
@@ -48,7 +48,7 @@ def read(path: Path | str) -> dict[str, Any]:
     return found
 
 
-def of_words(words: Sequence[str]) -> dict[str, Any]:
+def parse_values(words: Sequence[str]) -> dict[str, Any]:
     """The values of --config by name, each as YAML has it: `strict=true`, `'timing={repeats: 1}'`.
 
     Snakemake takes all within braces for text. Raises UserError for a word that is no name with a value.
@@ -105,7 +105,7 @@ def settle(config: MutableMapping[str, Any], files: Sequence[Path | str], settin
     """
     last = [*map(Path, settings.configfiles)]
     own = [path for path in map(Path, files) if path not in last]
-    words = {name: value for name, value in of_words(settings.config_args or []).items() if name in config}
+    words = {name: value for name, value in parse_values(settings.config_args or []).items() if name in config}
     layers = [(os.path.relpath(path), read(path)) for path in (*own, *last)] + ([(WORD, words)] if words else [])
     known: dict[str, None] = {}
     for name, data in layers if own else ():
@@ -113,7 +113,7 @@ def settle(config: MutableMapping[str, Any], files: Sequence[Path | str], settin
         named = tasks if isinstance(tasks, Mapping) else {}
         for task, entry in named.items() if data is not layers[0][1] else ():  # the first says what there is
             if entry is None and task not in known:
-                near = meant(task, known, "`tilewise list tasks` shows all")
+                near = suggest_name(task, known, "`tilewise list tasks` shows all")
                 raise UserError(f"{name}: tasks.{task}: there is no such task to leave out; {near}")
         known |= dict.fromkeys(named)
     _update(config, words)

@@ -1,4 +1,4 @@
-"""Reads what was published, recorded and measured, and keeps apart data that must not be mixed.
+"""Read published, recorded and measured data, and keep apart data that must not be mixed.
 
 `Evidence` is the only input of tables and figures. Its measurements never mix: `gpu` holds times of real GPUs, `cpu`
 holds times of CPU loops and libraries, and `emulated` holds the verification of CUDA kernels on the CPU emulator, which
@@ -22,7 +22,7 @@ from tilewise.study.device import Device
 from tilewise.study.device import read as read_device
 from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.status import NOT_BUILT
-from tilewise.study.sweeps import in_words
+from tilewise.study.sweeps import sweep_parameters
 
 PUBLISHED = ROOT / "report" / "published"
 CLAIMS = ROOT / "report" / "claims.yaml"
@@ -52,7 +52,9 @@ class Platform:
     measurements: pd.DataFrame
     facts: dict[str, pd.DataFrame]
     recorded: bool = False
-    cards: pd.DataFrame = field(default_factory=lambda: columns.empty("cards"))  # what further cards of the model took
+    cards: pd.DataFrame = field(
+        default_factory=lambda: columns.empty_table("cards")
+    )  # what further cards of the model took
 
     @property
     def has_gpu(self) -> bool:
@@ -215,14 +217,14 @@ def _facts_of_tasks(facts: Mapping[str, pd.DataFrame], tasks: Iterable[str]) -> 
     return {name: _of_tasks(table, tasks) if name in FACTS else table for name, table in facts.items()}
 
 
-def within(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+def time_range(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     """The range of the time of each row of measurements.csv, in ms: from the fastest to the slowest of several runs, or
     else between the quartiles of one."""
     several = rows["runs"].fillna(1) > 1
     return rows["run_low_ms"].where(several, rows["time_q1_ms"]), rows["run_high_ms"].where(several, rows["time_q3_ms"])
 
 
-def published(folder: Path | str = PUBLISHED, kernels: Mapping[str, Kernel] | None = None) -> pd.DataFrame:
+def load_published(folder: Path | str = PUBLISHED, kernels: Mapping[str, Kernel] | None = None) -> pd.DataFrame:
     """The figures of the five sources, one row per figure.
 
     Raises UserError if a file in the folder is damaged or differs from its hash in SHA256SUMS.
@@ -230,7 +232,7 @@ def published(folder: Path | str = PUBLISHED, kernels: Mapping[str, Kernel] | No
     checksums.check_published(Path(folder))
     parameters = registry.parameters(registry.load() if kernels is None else kernels)
     tables = [columns.read(Path(folder, f"{name}.csv"), "published", parameters) for name in SOURCES]
-    return columns.typed(pd.concat(tables, ignore_index=True))
+    return columns.set_types(pd.concat(tables, ignore_index=True))
 
 
 @functools.cache
@@ -283,10 +285,12 @@ def load_platform(
     methods = {name: method for name, method in methods.items() if task in (None, name)}
     facts = {name: _facts_of_method(folder, name, methods, read) for name in FACTS}
     tuned = task is None or methods.get(task) == "tune"
-    facts["tune"] = _variants(folder, read) if tuned else columns.empty("tune", parameters)
+    facts["tune"] = _variants(folder, read) if tuned else columns.empty_table("tune", parameters)
     if task:
         facts["tune"] = _of_tasks(facts["tune"], [task])
-    whole = {name: columns.empty(name, parameters) if task else read(folder / f"{name}.csv", name) for name in WHOLE}
+    whole = {
+        name: columns.empty_table(name, parameters) if task else read(folder / f"{name}.csv", name) for name in WHOLE
+    }
     if not recorded:
         _check_whole(measured, facts["sweep"], source)
     cards = read(folder / "cards.csv", "cards")
@@ -318,12 +322,12 @@ def choices(folder: Path | str, kernels: Mapping[str, Kernel]) -> tuning.Choices
             )
         types = found.setdefault(folder.resolve().name, {}).setdefault(row["kernel"], {})
         parameters = tuple((name, int(row[name])) for name in kernel.columns)
-        types.setdefault(row["dtype"], {})[row["shape_class"]] = in_words(parameters)
+        types.setdefault(row["dtype"], {})[row["shape_class"]] = sweep_parameters(parameters)
     if not found:
         raise UserError(
             f"{folder}: the tuner has chosen nothing here; run `snakemake --cores all tune` on a machine with a GPU"
         )
-    return tuning.merged({}, found)
+    return tuning.merge({}, found)
 
 
 def _check_whole(measured: pd.DataFrame, sweeps: pd.DataFrame, source: Path) -> None:
@@ -352,7 +356,7 @@ def _facts_of_method(
 
 def _joined(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """The rows of several tables, in the columns that any of them has, each of its type."""
-    return columns.typed(pd.concat(tables, ignore_index=True))
+    return columns.set_types(pd.concat(tables, ignore_index=True))
 
 
 def load_evidence(
@@ -408,11 +412,11 @@ def load_evidence(
         facts=facts,
         kernels=kernels,
         parameters=parameters,
-        published=published(kernels=kernels),
+        published=load_published(kernels=kernels),
     )
 
 
 def _with_columns(table: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
     """The table with further columns, empty if it does not have them."""
     missing = [name for name in names if name not in table]
-    return columns.typed(table.reindex(columns=[*table.columns, *missing])) if missing else table
+    return columns.set_types(table.reindex(columns=[*table.columns, *missing])) if missing else table

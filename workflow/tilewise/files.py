@@ -1,4 +1,4 @@
-"""Files written whole or not at all, so that no reader ever meets half a table; and the one reader of all of them."""
+"""Write files atomically, read them, and run jobs in processes and with logs."""
 
 import contextlib
 import ctypes
@@ -17,7 +17,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelscope.files import REMEDIES, locked, read_bytes, replacing
+from kernelscope.files import REMEDIES, atomic_path, read_bytes, take_lock
 from tilewise import ROOT, UserError
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ DEEPEST_JSON = 50
 
 def write_csv(frame: "pd.DataFrame", path: Path | str) -> None:
     """Write a DataFrame as CSV, whole or not at all."""
-    with replacing(path) as temporary:
+    with atomic_path(path) as temporary:
         frame.to_csv(temporary, index=False, encoding="utf-8")
 
 
 def write_json(data: Any, path: Path | str) -> None:
     """Write data as indented JSON, whole or not at all."""
-    with replacing(path) as temporary:
+    with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
 
 
@@ -111,7 +111,7 @@ def open_streams() -> None:
 
 
 @contextlib.contextmanager
-def alone(path: Path | str, wait_s: float | None = None, what: str = "this task") -> Iterator[None]:
+def hold_lock(path: Path | str, wait_s: float | None = None, what: str = "this task") -> Iterator[None]:
     """Hold `path`, a lock file, so that no second process does the same work; the system frees it with the process.
 
     It waits for a holder that is about to end: a minute, and ten in a Slurm job, because the job of a run that was
@@ -119,7 +119,7 @@ def alone(path: Path | str, wait_s: float | None = None, what: str = "this task"
     """
     owner, job = Path(f"{path}.owner"), os.environ.get("SLURM_JOB_ID")
     try:
-        lock = locked(path, wait_s if wait_s is not None else 600 if job else 60)
+        lock = take_lock(path, wait_s if wait_s is not None else 600 if job else 60)
     except OSError as error:
         raise UserError(f"{path}: it cannot be written: {error.strerror}; {REMEDIES}") from error
     if lock is None:

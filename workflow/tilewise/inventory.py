@@ -1,4 +1,4 @@
-"""What a study has, and how far its results are: the commands `tilewise list` and `tilewise status`."""
+"""List the parts of a study and the state of its results: `tilewise list` and `tilewise status`."""
 
 import csv
 from collections import Counter
@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT, UserError
 from tilewise.files import read_json
-from tilewise.measure.row_summary import cause_words, gained, is_right, point_words
+from tilewise.measure.row_summary import cause_words, is_right, point_words, read_new_rows
 from tilewise.outcome import BESIDE
 from tilewise.report import notes
 from tilewise.study import registry
@@ -78,7 +78,7 @@ def _task(folder: Path, task: str) -> Entry:
     """Whether a task is finished, how many points it has by status, and the rows of those that are not right."""
     table = folder / "tasks" / f"{task}.csv"
     if not table.is_file():
-        return {"finished": False, "points": gained(folder / "journal" / f"{task}.jsonl", 0)[0], "not_right": []}
+        return {"finished": False, "points": read_new_rows(folder / "journal" / f"{task}.jsonl", 0)[0], "not_right": []}
     rows = _rows(table)
     return {
         "finished": True,

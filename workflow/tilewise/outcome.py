@@ -1,4 +1,4 @@
-"""How a run or a job ended: which results are not right, what the page could not show, and why a job failed."""
+"""Summarise a finished run or job: incorrect results, missing parts of the page, and causes of failures."""
 
 import contextlib
 import csv
@@ -28,7 +28,7 @@ TASKS, TARGETS = dict[str, Mapping[str, Any]](), list[Callable[[], Collection[st
 ROWS = 10
 
 
-def words(
+def final_summary(
     end: str, platforms: Iterable[str], targets: Collection[str], made: Mapping[str, bool], folder: Path = RESULTS
 ) -> Iterator[str]:
     """The last lines of a run that ended as `end` says.
@@ -41,7 +41,7 @@ def words(
     for task in tasks:
         yield from task_words(task, TASKS[task], folders, made)
     if not targets or {"all", "default", *_pages(folder)} & set(targets):
-        yield from filter(None, [wrong(each / "measurements.csv" for each in folders)])
+        yield from filter(None, [wrong_points_line(each / "measurements.csv" for each in folders)])
         yield from filter(None, map(beside_recorded, folders))
         with contextlib.suppress(OSError, ValueError):  # a damaged file is reported when the page is drawn
             yield from (f"the report lacks a piece: {note}" for note in notes.read(folder))
@@ -84,7 +84,7 @@ def task_faults(task: str, folders: Iterable[Path], strict: bool) -> Iterator[st
     for folder in folders:
         yield from notes.read_files([folder / "tables" / f"{task}.csv", folder / "figures" / f"{task}.svg"])
         if strict:
-            yield from filter(None, [wrong([folder / "tasks" / f"{task}.csv"])])
+            yield from filter(None, [wrong_points_line([folder / "tasks" / f"{task}.csv"])])
 
 
 def refuse_incomplete(targets: Collection[str], folder: Path = RESULTS) -> None:
@@ -103,7 +103,7 @@ def beside_recorded(folder: Path) -> str:
         return ""
 
 
-def wrong(tables: Iterable[Path]) -> str:
+def wrong_points_line(tables: Iterable[Path]) -> str:
     """A line that counts the points in some tables that are not right, per kernel and status; empty if all are."""
     points, found = 0, Counter[tuple[str, str]]()
     for row in (row for path in tables for row in _rows(path)):
@@ -149,7 +149,7 @@ def failure(name: str, record: Any, since: float, errors: Iterable[str]) -> tupl
     return f"{name} failed:\n{text}", f"\n({'; '.join(places)})"
 
 
-def no_target(error: str, tasks: Collection[str]) -> str:
+def unknown_target_message(error: str, tasks: Collection[str]) -> str:
     """What to type instead of a target that no rule makes, from Snakemake's error and the names of the tasks."""
     found = re.search(r"No rule to produce (\S+)", error)
     near = found and difflib.get_close_matches(found[1].lower(), tasks, n=1)

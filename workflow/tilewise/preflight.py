@@ -9,7 +9,7 @@ from snakemake_interface_executor_plugins.registry.plugin import Plugin
 import snakemake_executor_plugin_tilewise
 from kernelscope import cpp
 from tilewise import RECORDED, UserError
-from tilewise.evidence import load_evidence, published
+from tilewise.evidence import load_evidence, load_published
 from tilewise.report import claims, headings, sections, specs
 from tilewise.study.kernel import Kernel
 
@@ -24,7 +24,7 @@ def check(kernels: Mapping[str, Kernel], remote: bool, tasks: Collection[str] = 
     headings.load()
     specs.check()
     entries = claims.load()
-    published(kernels=kernels)
+    load_published(kernels=kernels)
     if not any(RECORDED.glob("*/device.json")):
         return
     evidence = load_evidence([], kernels=kernels)  # the recorded runs

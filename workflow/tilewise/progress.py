@@ -1,11 +1,11 @@
-"""How far a run is: from the journals of its jobs, and from how long a job usually takes."""
+"""Estimate the progress of a run from the journals of its jobs and typical durations."""
 
 import statistics
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tilewise.measure.row_summary import gained
+from tilewise.measure.row_summary import read_new_rows
 from tilewise.outcome import RULES
 
 #: Seconds and points by rule, platform and task, of jobs of more than a second; study.smk fills it.
@@ -38,7 +38,7 @@ class Job:
 
     def look(self) -> None:
         """Read what the journal has gained."""
-        count, last, self.read = gained(self.journal, self.read)
+        count, last, self.read = read_new_rows(self.journal, self.read)
         if count:
             self.done, self.now, self.grown = self.done + count, f" {last}", time.time()
 
@@ -82,7 +82,10 @@ class Run:
             job.began = now if job.waits else job.began
             done += job.seconds * job.share(now)
         share = done / (self.seconds() or 1)
-        return share, f"{in_words((now - self.began - self.idle) * (1 - share) / share)} left" if share >= KNOWN else ""
+        return (
+            share,
+            f"{duration_text((now - self.began - self.idle) * (1 - share) / share)} left" if share >= KNOWN else "",
+        )
 
     def made(self) -> dict[str, bool]:
         """The files that its finished jobs made, each with whether one of them read it.
@@ -99,6 +102,6 @@ class Run:
         return [*map(str, jobs[:most]), *([f"and {len(jobs) - most} more"] if len(jobs) > most else [])]
 
 
-def in_words(seconds: float) -> str:
-    """A duration in words."""
+def duration_text(seconds: float) -> str:
+    """Format a duration."""
     return f"about {max(1, round(seconds / 60))} min"

@@ -1,4 +1,4 @@
-"""What the jobs of the rules take: cores, memory, time, and a GPU."""
+"""Resources of the rules' jobs: cores, memory, time, and a GPU."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -59,7 +59,7 @@ class JobResources:
     def _seconds(self, platform: str, task: str) -> float:
         asked, backend = self.study.points_on(platform, task), self.study.platforms[platform]["backend"]
         builds = durations.BUILD_S * len(self.study.used(platform, task))
-        return builds + durations.of_points(asked, self.study.method(task).points_per_point, backend)
+        return builds + durations.estimate_seconds(asked, self.study.method(task).points_per_point, backend)
 
     def _runs(self, platform: str, task: str) -> int:
         """How many lines the journal of a task has in the end, if no point fails."""

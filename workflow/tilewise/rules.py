@@ -28,14 +28,14 @@ from tilewise.study.sweeps import ANY_GPU, Target
 FOLDERS = {"figures", "journal", "logs", "report", "results", "samples", "tables", "tasks"}
 
 
-def names() -> set[str]:
+def rule_names() -> set[str]:
     """The names of the workflow's rules, which no task can have too."""
     files = [ROOT / "Snakefile", ROOT / "workflow" / "Snakefile", *(ROOT / "workflow" / "rules").glob("*.smk")]
     return {name for file in files for name in re.findall(r"^rule (\w+):", read_text(file), re.MULTILINE)}
 
 
 class Study:
-    """A config with all that follows from it.
+    """A validated config with its expanded platforms, tasks and points.
 
     tasks: names in the order of the config; tunings: names of the tasks that run only if somebody asks, which `tasks`
     lacks; tuned: the kernels of each tuning; platforms: name -> settings, each with a `backend` (gpu or emulator);
@@ -72,7 +72,7 @@ class Study:
         def at(place: str) -> str:
             return f"{source(place)}: {place}"
 
-        taken = {*reserved, *names(), *FOLDERS} & set(config["tasks"])
+        taken = {*reserved, *rule_names(), *FOLDERS} & set(config["tasks"])
         if taken:
             place = f"tasks.{min(taken)}"
             raise UserError(f"{at(place)}: the study has a rule, a table or a folder of that name; choose another")

@@ -11,12 +11,12 @@ from snakemake.shell import shell
 _received: list[int] = []
 
 
-def asked() -> bool:
-    """Whether somebody has asked this run to stop."""
+def stop_requested() -> bool:
+    """Whether a signal has requested this run to stop."""
     return bool(_received)
 
 
-def obey() -> None:
+def install_signal_handlers() -> None:
     """Stop at these signals from now on.
 
     Called again when the run starts, because Snakemake's own handler of SIGTERM waits for the running jobs, which may
@@ -30,7 +30,7 @@ def obey() -> None:
 
 
 def _stop(number: int, frame: Any) -> None:
-    """End the jobs, which a signal to Snakemake alone does not reach; a second signal kills what has not ended."""
+    """Forward the signal to all running jobs; on a second signal, kill them."""
     first = not _received
     _received.append(number)
     for child in psutil.Process().children(recursive=True):

@@ -13,7 +13,7 @@ import pytest
 from kernelscope import Report, build, trace
 from kernelscope.calls import Call
 from kernelscope.cli import main
-from kernelscope.compile import lacking
+from kernelscope.compile import missing_checks
 from kernelscope.errors import UserError
 
 FILE = Path(__file__).with_name("any_kernel.cu")
@@ -344,7 +344,7 @@ def test_five_lines_of_python_and_the_commands_of_the_docs_run(tmp_path, monkeyp
         words = [a or b for a, b in re.findall(r"'([^']*)'|([^\s\\]+)", command)]
         shown = text.split(command)[1].split("```")[0].strip().splitlines()
         assert main(words) == (0 if shown[-1].startswith("no faults") else 1)
-        shown[-1:-1] = lacking()  # what an older compiler misses is said before the last line
+        shown[-1:-1] = missing_checks()  # what an older compiler misses is said before the last line
         assert capsys.readouterr().out.splitlines() == shown
     [keys] = re.findall(r"```yaml\n(file: smooth.*?)```", (PACKAGE / "docs/microscope.md").read_text(), re.DOTALL)
     [source] = re.findall(r"```cuda\n(.*?)```", (PACKAGE / "docs/microscope.md").read_text(), re.DOTALL)

@@ -13,7 +13,7 @@ from kernelscope import cpp
 from kernelscope.compile import build as build_emulated
 from kernelscope.compile import sources as emulator_sources
 from kernelscope.cpp import compile_library, include_options
-from kernelscope.files import digest, replacing
+from kernelscope.files import atomic_path, digest
 from tilewise import MachineError, UserError
 from tilewise.files import processes, read_json, write_json
 from tilewise.nvidia import nvrtc
@@ -154,7 +154,7 @@ def _compile_unit(unit: Unit) -> dict[str, dict[str, Any]]:
         cubin, facts = compile_cubin(kernel, instances[0], unit.device.gpu["compute_capability"])
         facts |= {"compile_s": time.perf_counter() - start}
         cubin_path = unit.path.with_name(f"{unit.path.name}.cubin")
-        with replacing(cubin_path) as temporary:
+        with atomic_path(cubin_path) as temporary:
             temporary.write_bytes(cubin)
         return {instances[0]: facts | {"file": cubin_path.name}}
     library = unit.path.with_name(f"{unit.path.name}.so")

@@ -1,4 +1,4 @@
-"""The verdicts of the accuracy gate in short: for which operands a kernel may be used instead of SGEMM."""
+"""Summarise the verdicts of the accuracy gate: the operands for which a kernel may replace SGEMM."""
 
 import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Why the shape of a naive kernel's block matters, what double costs it, and when a product has too few blocks."""
+"""Effects of the block shape and of double precision on naive kernels, and products with too few blocks."""
 
 import pandas as pd
 

@@ -1,4 +1,4 @@
-"""What limits a kernel: the resource of which its run used the largest share.
+"""Find the bottleneck of a kernel: the resource with the largest used share.
 
 A share is what the kernel needs per multiply-add, counted by the emulator, by the hardware or in the machine code,
 times the measured rate of multiply-adds, over what the device can deliver: its roof, measured by the task `bandwidth`,
@@ -17,7 +17,7 @@ import pandas as pd
 
 from tilewise.evidence import Evidence
 from tilewise.explain.climb import explained
-from tilewise.explain.timings import fastest_first, largest_square, swept
+from tilewise.explain.timings import fastest_first, largest_square, swept_tasks
 from tilewise.explain.traffic import bytes_per_multiply_add
 from tilewise.study.device import SCHEDULERS, WARP
 from tilewise.study.precision import ON_TENSOR_CORES
@@ -32,7 +32,7 @@ LOWERED = 0.98
 
 @dataclass(frozen=True)
 class Demand:
-    """What a kernel needs, per multiply-add of a warp; NaN for what nobody counted.
+    """What a kernel needs, per multiply-add of a warp; NaN where there is no count.
 
     `products` of short numbers make a multiply-add of floats, `multiply_add_share` is that of its instructions,
     `wavefronts` are passes of shared memory, `lines` are cache lines of 128 bytes looked up in the first cache,
@@ -96,7 +96,7 @@ def shares(gflops: float, demand: Demand, roofs: Roofs, dtype: str) -> dict[str,
     return found
 
 
-def limited_by(used: Mapping[str, float]) -> tuple[str, float]:
+def limiting_resource(used: Mapping[str, float]) -> tuple[str, float]:
     """The resource with the largest share, and the share; `latency`, which has no share, if none is above half.
 
     Resources that are TIED are named together, the largest first. Nothing, and NaN, if none of those that are known is
@@ -116,7 +116,7 @@ def limits(evidence: Evidence) -> pd.DataFrame:
     `limited_by` is the resource with the largest share of its roof, `limit_percent` the share, and `second_limit` and
     `second_percent` the next; the roofs are those at the row's own clock, where they follow from one.
     """
-    rows = largest_square(evidence.of(*swept(evidence)).gpu)
+    rows = largest_square(evidence.of(*swept_tasks(evidence)).gpu)
     rows = fastest_first(rows).drop_duplicates(["platform", "kernel", "dtype"])
     rows = explained(rows, evidence)
     found = [_limits_of(row, evidence) for row in rows.to_dict("records")]
@@ -151,7 +151,7 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
     used = shares(row["gflops"], demand, Roofs(gpu["sms"], clock, measured, peaks), row["unit_dtype"])
     if pd.isna(wavefronts) and used["shared memory"] > 1:  # the emulator counted reads that the compiler joins
         used["shared memory"] = math.nan
-    name, share = limited_by(used)
+    name, share = limiting_resource(used)
     if name == "tensor cores" and slowed < LOWERED:
         name = "tensor cores, whose clock was lowered"
     others = sorted((part, other) for other, part in used.items() if not part >= share and not math.isnan(part))

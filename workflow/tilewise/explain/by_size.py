@@ -1,4 +1,4 @@
-"""The rate over the size, from the task `sizes`: who is fastest at each product, and where a launch decides."""
+"""Rates over sizes, from the task `sizes`: the fastest kernel of each product, and products limited by a launch."""
 
 import math
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import pandas as pd
 
 from tilewise.evidence import Evidence
 from tilewise.explain import provenance
-from tilewise.explain.timings import beside_anchor, cubes, made_of_short, timed, with_words
+from tilewise.explain.timings import beside_anchor, cubes, made_of_short, timed_rows, with_words
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 
@@ -33,7 +33,7 @@ def over_size(evidence: Evidence) -> pd.DataFrame:
 
     Adds `anchor`, `friendly` (n, p and m are multiples of 16) and `short` (floats are computed from short numbers).
     """
-    rows = timed(evidence.facts["sizes"])
+    rows = timed_rows(evidence.facts["sizes"])
     rows = with_words(beside_anchor(rows, rows, evidence), evidence)
     return rows.assign(
         anchor=rows["kernel"].isin(evidence.libraries),
@@ -104,12 +104,12 @@ def size_ranges(evidence: Evidence) -> pd.DataFrame:
         to_n=("n", "max"),
         percent_of_anchor=("percent_of_anchor", "median"),
     )
-    return columns.typed(table.reset_index().drop(columns="run"))
+    return columns.set_types(table.reset_index().drop(columns="run"))
 
 
 def batches(evidence: Evidence) -> pd.DataFrame:
     """The timed products of many matrices at once, with the rate as a percentage of the library's batched call."""
-    rows = with_words(timed(evidence.facts["batches"]), evidence)
+    rows = with_words(timed_rows(evidence.facts["batches"]), evidence)
     anchor, key = rows["kernel"].isin(evidence.libraries), ["platform", "dtype", "batch", *SHAPE]
     library = rows[anchor].groupby(key)["gflops"].max().rename("library").reset_index()
     rows = rows.merge(library, how="left", on=key)

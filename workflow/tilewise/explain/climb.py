@@ -15,7 +15,7 @@ import pandas as pd
 
 from tilewise.evidence import Evidence, Platform
 from tilewise.explain.profiles import PER_MULTIPLY_ADD, WAITS, beside_hardware, beside_schedulers
-from tilewise.explain.timings import as_fast, cubes, describe, timed, with_words
+from tilewise.explain.timings import as_fast, cubes, describe, timed_rows, with_words
 from tilewise.explain.traffic import beside_traffic
 from tilewise.study.columns import COLUMNS
 from tilewise.study.device import SCHEDULERS, WARP
@@ -56,7 +56,7 @@ def climb(evidence: Evidence, task: str) -> pd.DataFrame:
 
 def explained(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The timed ones of some rows with what is known of their kernels."""
-    rows = _on_device(describe(timed(rows).reset_index(drop=True), evidence), evidence)
+    rows = _on_device(describe(timed_rows(rows).reset_index(drop=True), evidence), evidence)
     counted = evidence.facts["instructions"].drop(columns=["registers", "build_sha256"])
     rows = rows.merge(counted, how="left", on=INSTANCE)
     rows = _beside_ceiling(beside_hardware(rows, evidence), evidence)
@@ -74,7 +74,7 @@ def instructions(evidence: Evidence) -> pd.DataFrame:
     The rate is the best of the instance at any shape. `ceiling_gflops` is known for instances that multiply on the CUDA
     cores, on a device whose rate of multiply-adds was measured.
     """
-    rows = _on_device(describe(timed(evidence.gpu), evidence), evidence)
+    rows = _on_device(describe(timed_rows(evidence.gpu), evidence), evidence)
     best = rows.sort_values("gflops", kind="stable").drop_duplicates(["platform", *INSTANCE], keep="last")
     best = beside_hardware(best, evidence)
     shown = ["shape", "choice", "gflops", "warps", "occupancy_percent", "limiter", *PER_MULTIPLY_ADD]
@@ -83,7 +83,7 @@ def instructions(evidence: Evidence) -> pd.DataFrame:
 
 
 def loops(evidence: Evidence) -> pd.DataFrame:
-    """The fastest instance of each kernel and element type in `instructions`; of one that nobody timed, the first."""
+    """The fastest instance of each kernel and element type in `instructions`; the first if none was timed."""
     table = instructions(evidence)
     of_a_kind = table.groupby(["kernel", "dtype"])["gflops"]
     order = table[table["gflops"].notna() | (of_a_kind.transform("count") == 0)]

@@ -1,4 +1,4 @@
-"""The grades of kernels in short, and their rates."""
+"""Summarise the grades of kernels, with their rates."""
 
 from collections.abc import Collection
 from typing import Any

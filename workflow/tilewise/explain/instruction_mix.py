@@ -1,4 +1,4 @@
-"""Which instructions a kernel consists of: multiply-adds, those that move operands, and all others."""
+"""Instruction mix of a kernel: multiply-adds, operand movement, and all others."""
 
 import pandas as pd
 
@@ -14,7 +14,7 @@ MIX = {
 }
 
 
-def of_loop(rows: pd.DataFrame) -> pd.DataFrame:
+def loop_mix(rows: pd.DataFrame) -> pd.DataFrame:
     """The kinds of instructions in each row's loop, in percent of the loop."""
     shares = {name: (100 * rows[own].sum(axis=1) / rows["instructions"]).astype("float64") for name, own in MIX.items()}
     return rows.assign(**shares)

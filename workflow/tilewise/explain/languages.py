@@ -1,4 +1,4 @@
-"""What the same product costs and reaches in each language: the task `languages`, beside cuBLAS and our best kernel."""
+"""Compare languages on one product, from the task `languages`, with cuBLAS and the fastest kernel of the study."""
 
 import pandas as pd
 

@@ -1,4 +1,4 @@
-"""How many digits a number has on the page: one rule for tables, sentences, claims and figures."""
+"""Round numbers to the digits that the page shows: one rule for tables, sentences, claims and figures."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What ncu counted of the launches that were timed: instructions, requests, bytes, and what the warps wait for."""
+"""ncu's counters of the timed launches: instructions, requests, bytes, and stall reasons of warps."""
 
 import functools
 from collections.abc import Mapping

@@ -1,10 +1,10 @@
-"""Tables of what was run: where, on which cards, from which sources, how long it took and whether it is right."""
+"""Tables of the runs: machines, cards, sources, durations, and verification."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from tilewise.evidence import Evidence, Platform, within
+from tilewise.evidence import Evidence, Platform, time_range
 from tilewise.explain.timings import describe, short_card, with_words
 from tilewise.study import builds, columns
 from tilewise.study.columns import SHAPE
@@ -51,7 +51,7 @@ def cards(evidence: Evidence) -> pd.DataFrame:
                 }
             )
     names = ["platform", "node", "gpu_uuid", "compared", "sm_clock_mhz", "rate_percent"]
-    return columns.typed(pd.DataFrame(rows, columns=names))
+    return columns.set_types(pd.DataFrame(rows, columns=names))
 
 
 def models(compared: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
@@ -89,7 +89,7 @@ def platforms(evidence: Evidence) -> pd.DataFrame:
     key = ["kernel", "dtype", *SHAPE, *evidence.choice]
     timed = evidence.gpu[(evidence.gpu["status"] == Status.OK) & evidence.gpu["time_ms"].notna()]
     timed = with_words(timed.sort_values("time_ms", kind="stable").drop_duplicates(["platform", *key]), evidence)
-    low, high = within(timed)
+    low, high = time_range(timed)
     timed = timed.assign(low_ms=low, high_ms=high)
     names = [gpu.name for gpu in evidence.gpus]
     ranges = ["time_ms", "low_ms", "high_ms"]
@@ -112,7 +112,7 @@ def platforms(evidence: Evidence) -> pd.DataFrame:
     table = pd.concat(found, ignore_index=True) if found else none
     table = table[shown].assign(changed=(table["faster_low"] > 1) | (table["faster_high"] < 1))
     far = (table["faster"] - 1).abs()
-    return columns.typed(table.loc[far.sort_values(ascending=False, kind="stable").index].reset_index(drop=True))
+    return columns.set_types(table.loc[far.sort_values(ascending=False, kind="stable").index].reset_index(drop=True))
 
 
 def pairs(compared: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
@@ -137,7 +137,7 @@ def by_card(platforms: Iterable[Platform]) -> pd.DataFrame:
         for (uuid, node, commit), own in measured.groupby(["gpu_uuid", "node", "commit"], sort=False):
             where = {"platform": platform.name, "card": short_card(uuid), "node": node, "commit": commit}
             rows.append(where | {"tasks": ", ".join(own["task"].unique()), "points": len(own)})
-    return columns.typed(pd.DataFrame(rows, columns=["platform", "card", "node", "commit", "tasks", "points"]))
+    return columns.set_types(pd.DataFrame(rows, columns=["platform", "card", "node", "commit", "tasks", "points"]))
 
 
 def overheads(platforms: Iterable[Platform]) -> dict[str, float]:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tilewise import UserError
-from tilewise.evidence import Evidence, Platform, within
+from tilewise.evidence import Evidence, Platform, time_range
 from tilewise.explain.timings import fastest_first
 from tilewise.study.columns import SHAPE
 from tilewise.study.status import Status
@@ -123,7 +123,7 @@ class Machine:
         """Time in ms of the fastest row that fits, with the range of its runs, or of one run with its quartiles."""
         rows = self._fastest(where).head(1)
         time, samples, runs = (rows[name].iloc[0] for name in ("time_ms", "samples", "runs"))
-        [low], [high] = within(rows)
+        [low], [high] = time_range(rows)
         few = pd.notna(samples) and samples < FEWEST_SAMPLES
         return Spread(float(time), low, high, known=bool(pd.notna(runs) and runs > 1) or not few)
 
@@ -138,13 +138,13 @@ class Machine:
         The column `block` is both sizes of the block, in words. If `where` lists values, all must have been tried.
         """
         rows = self._all_tried(where)
-        low, high = within(rows)
+        low, high = time_range(rows)
         return _one_of(rows, column, low <= high.iloc[0], rows["time_ms"] <= NEARLY * rows["time_ms"].iloc[0], 0)
 
     def worst(self, column, **where):
         """The value of the slowest row; its range covers all rows that are as slow within the spread."""
         rows = self._all_tried(where).sort_values("time_ms", kind="stable")
-        low, high = within(rows)
+        low, high = time_range(rows)
         return _one_of(rows, column, high >= low.iloc[-1], NEARLY * rows["time_ms"] >= rows["time_ms"].iloc[-1], -1)
 
     def pair(self, one, other):

@@ -1,4 +1,4 @@
-"""The largest products: how large they are, how long they take, and how the rate changes on the way to them."""
+"""The largest products: their sizes and times, and the rates of smaller ones."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Times of kernels in words and numbers: how a row varied, the best of each case, the rate as a share of a library's.
+"""Timings of kernels: variation of rows, the best of each case, and rates as a share of a library's.
 
 Times are in ms and are medians of isolated runs; rates are in GFLOP/s. A row that did not run keeps its place, with its
 status. Shapes are shown as source a writes them: (n, m, p), where C is n x m.
@@ -9,16 +9,16 @@ from typing import Any
 
 import pandas as pd
 
-from tilewise.evidence import Evidence, within
+from tilewise.evidence import Evidence, time_range
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Status
 
-#: What `evidence.within` needs.
+#: What `evidence.time_range` needs.
 RANGE = ["runs", "run_low_ms", "run_high_ms", "time_q1_ms", "time_q3_ms"]
 CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best choice is chosen for
-#: If runs of a row lie further from its time than this, in %, nobody can count on its rate: it is no best choice.
+#: A row whose runs lie further from its time than this, in %, is never chosen as the best.
 UNSETTLED = 25.0
 #: A choice whose error is so many times that of its kernel's most accurate one has bought its rate with digits.
 COARSE = 4.0
@@ -60,12 +60,12 @@ def shape_text(row: Mapping[str, Any]) -> str:
 
 
 def pairs(x: pd.Series, y: pd.Series) -> list[str]:
-    """A block or a grid in words, `(x, y)`; empty where x is."""
+    """A block or a grid as text, `(x, y)`; empty where x is."""
     return [f"({a}, {_known(b)})" if pd.notna(a) else "" for a, b in zip(x, y)]
 
 
 def with_words(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Rows with shape and choice in words."""
+    """Rows with shape and choice as text."""
     needed = ["kernel", *SHAPE, *columns.choice(columns.parameters_of(rows))]
     records = rows[[name for name in needed if name in rows]].to_dict("records")
     return rows.assign(
@@ -93,11 +93,11 @@ def describe(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     )
 
 
-def apart(rows: pd.DataFrame) -> pd.Series:
-    """How far the farther end of the range of each time (`evidence.within`) lies from it, in %; empty where unknown."""
+def range_percent(rows: pd.DataFrame) -> pd.Series:
+    """Distance of the farther end of each time's range (`evidence.time_range`), in % of the time; empty if unknown."""
     if not {"time_ms", "samples", *RANGE} <= set(rows):
         return pd.Series(None, rows.index, dtype="float64")
-    low, high = within(rows)
+    low, high = time_range(rows)
     far = pd.concat([rows["time_ms"] - low, high - rows["time_ms"]], axis=1).max(axis=1)
     # The quartiles of one sample are not a range.
     return (100 * far / rows["time_ms"]).where((rows["samples"] > 1) | (rows["runs"] > 1))
@@ -107,7 +107,7 @@ def fastest_first(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows that ran, the fastest first; those that are UNSETTLED or COARSE come behind all others."""
     ran = rows[(rows["status"] == Status.OK) & rows["time_ms"].notna()]
     least = ran.groupby(CASE, dropna=False)["relative_error"].transform("min")
-    worse = (apart(ran) > UNSETTLED) | (ran["relative_error"] > COARSE * least)
+    worse = (range_percent(ran) > UNSETTLED) | (ran["relative_error"] > COARSE * least)
     order = ran.assign(worse=worse).sort_values(["worse", "time_ms"], kind="stable")
     return ran.loc[order.index]
 
@@ -131,7 +131,7 @@ def best(rows: pd.DataFrame) -> pd.DataFrame:
     table = pd.concat([ran, asked]).drop_duplicates("case").sort_values("case")
     second = ran[ran.groupby("case").cumcount() == 1].set_index("case").reindex(table["case"]).set_index(table.index)
     ran_of, asked_of = (table["case"].map(some["case"].value_counts()).fillna(0).astype(int) for some in (ran, asked))
-    (_, slowest), (fastest, _) = within(table), within(second)
+    (_, slowest), (fastest, _) = time_range(table), time_range(second)
     table = table.assign(
         points_ran=ran_of.astype(str) + " of " + asked_of.astype(str),
         runner_up=second["choice"].fillna("").astype("str"),
@@ -205,12 +205,12 @@ def largest_square(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["n"] == rows["platform"].map(usual.groupby("platform")["n"].max())].reset_index(drop=True)
 
 
-def timed(rows: pd.DataFrame) -> pd.DataFrame:
+def timed_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows that ran and have a rate."""
     return rows[(rows["status"] == Status.OK) & rows["gflops"].notna()]
 
 
-def swept(evidence: Evidence) -> list[str]:
+def swept_tasks(evidence: Evidence) -> list[str]:
     """The tasks whose products are timed again and again."""
     return [name for name, entry in evidence.config["tasks"].items() if entry.get("method") != "maximum_size"]
 
@@ -223,7 +223,7 @@ def made_of_short(rows: pd.DataFrame, evidence: Evidence) -> pd.Series:
 
 def as_fast(rows: pd.DataFrame, kernel: str) -> pd.Series:
     """Whether each timed row of one product is as fast as that of this kernel: their ranges of time overlap."""
-    low, high = within(rows)
+    low, high = time_range(rows)
     own = rows["kernel"] == kernel
     return ((low <= high[own].iloc[0]) & (high >= low[own].iloc[0])).fillna(False).astype(bool) | own
 
@@ -265,7 +265,7 @@ def squares(ladder: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 def edges(evidence: Evidence) -> pd.DataFrame:
     """What edges that fill no tile cost each GPU: lost_percent of the tiled kernel's rate on multiples of its tile."""
-    rows = timed(evidence.of("rectangular").gpu)
+    rows = timed_rows(evidence.of("rectangular").gpu)
     rows = rows[(rows["kernel"] == "tiled") & (rows["dtype"] == "float") & (rows["tile"] == 32)]
     best = rows.groupby(["platform", rows["n"] % 32 == 0])["gflops"].max().unstack().reindex(columns=[False, True])
     return pd.DataFrame({"lost_percent": 100 * (best[True] / best[False] - 1)}).reset_index()

@@ -1,4 +1,4 @@
-"""Memory traffic as the emulator counts it: of each kernel, compared with the hardware's, and per multiply-add."""
+"""Memory traffic counted by the emulator: per kernel, per multiply-add, and compared with hardware counters."""
 
 import functools
 import math

@@ -1,4 +1,4 @@
-"""What the tuner tried, and how far the best of it is from what the registry had."""
+"""Variants that the tuner tried, and the gain of the best over the registered choice."""
 
 import functools
 
@@ -50,7 +50,7 @@ def tuning(evidence: Evidence) -> pd.DataFrame:
         )
     names = ["shape", "shape_class", "variants", "failed", "spilled", "within_percent", "choice", "time_ms", "gflops"]
     table = pd.DataFrame(found, columns=[*CASE, *names, "registry_gflops", "gain_percent"])
-    return beside_anchor(columns.typed(table), evidence.gpu, evidence)
+    return beside_anchor(columns.set_types(table), evidence.gpu, evidence)
 
 
 def tuned(tuning: pd.DataFrame) -> pd.DataFrame:

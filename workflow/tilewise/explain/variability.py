@@ -105,7 +105,7 @@ def _by_point(evidence: Evidence) -> pd.DataFrame:
     wanted = [*keys, "gpu_uuid", "time_ms", "sm_clock_mhz"]
     own = evidence.gpu[(evidence.gpu["status"] == Status.OK) & (evidence.gpu["gpu_uuid"].fillna("") != "")]
     others = [gpu.cards.loc[gpu.cards["task"].isin(own["task"])] for gpu in evidence.gpus if len(gpu.cards)]
-    rows = columns.typed(pd.concat([own, *others], ignore_index=True).reindex(columns=wanted))
+    rows = columns.set_types(pd.concat([own, *others], ignore_index=True).reindex(columns=wanted))
     groups = rows.assign(cycles=rows["time_ms"] * rows["sm_clock_mhz"]).groupby(keys, sort=False, dropna=False)
     found = groups.agg(
         card_count=("gpu_uuid", "nunique"),

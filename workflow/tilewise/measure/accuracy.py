@@ -1,4 +1,4 @@
-"""Is a product as accurate as SGEMM's? Operands that reveal it, errors against float64, and the verdict.
+"""Compare a product's accuracy with SGEMM's: test operands, errors against float64, and the verdict.
 
 The rounding bound of `tilewise.study.verify` finds wrong products, but it grows with p, and at p = 1024 it lets plain
 TF32 pass. So a kernel that claims the accuracy of float is compared with what cuBLAS's SGEMM makes of the same

@@ -1,4 +1,4 @@
-"""What the hardware counts: the memory traffic of kernels on a GPU, read with ncu.
+"""Read hardware counters of kernels on a GPU with ncu: memory traffic, caches and schedulers.
 
 There are two runs of the profiler and one row per point. At `cross_check_points` it reads the columns of traffic.csv
 that hardware has a counter for, under the same names; at the points of the config's `counters.sweeps`, which are of
@@ -95,7 +95,7 @@ def count_all(
     small = count(cross_check_points(config, kernels, gpu), kernels, log, device)
     large_log, points = log.with_stem(f"{log.stem}-full-size"), full_size_points(config, kernels, gpu)
     large = count(points, kernels, large_log, device, full_size=True)
-    return columns.typed(pd.concat([small, large], ignore_index=True))
+    return columns.set_types(pd.concat([small, large], ignore_index=True))
 
 
 def _jobs(points: Sequence[Point], kernels: Mapping[str, Kernel], device: Device, folder: Path) -> list[Job]:

@@ -77,10 +77,10 @@ def columns(gpu: str | None = None) -> dict[str, Any]:
 
     `gpu` is the UUID of the GPU that measured.
     """
-    return {"node": node(), "slurm_job": slurm_job(), "processor": processor(), "alone": alone(gpu)} | source()
+    return {"node": node(), "slurm_job": slurm_job(), "processor": processor(), "alone": is_exclusive(gpu)} | source()
 
 
-def alone(gpu: str | None) -> bool | None:
+def is_exclusive(gpu: str | None) -> bool | None:
     """Whether no other process uses the GPU, and no other Slurm job the node; None if neither can be told."""
     job = slurm_job()
     answers = [None if job is None else _alone_on_node(job, node(), int(time.monotonic() / ASK_AGAIN_S))]

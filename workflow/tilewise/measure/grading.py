@@ -1,4 +1,4 @@
-"""How accurate is a product for its worst operands? Grades as the field gives them, in NumPy and, on a GPU, in CuPy.
+"""Grade the accuracy of products on their worst operands, in NumPy and, on a GPU, in CuPy.
 
 After J. Demmel and others, as NVIDIA's CUDALibrarySamples state the tests (cuBLAS/Emulation/gemm_grading). A product of
 p terms has the grade A if every error is at most p epsilon |A||B|, element by element; B, if it is at most p epsilon

@@ -29,7 +29,7 @@ def prepare(
     backend = backend_of(kernel, device.backend)
     plan = kernel.plan(point, device)
     product = plan.product
-    row: Row = dict.fromkeys(columns.of("measurements", kernel.columns)) | point.columns()
+    row: Row = dict.fromkeys(columns.column_names("measurements", kernel.columns)) | point.columns()
     row |= {"platform": device.platform, "status": Status.ERROR, "message": "", "samples": 0}
     row |= plan_columns(kernel, point, plan, device)
     files: dict[str, tuple[str, str]] = {}

@@ -1,5 +1,4 @@
-"""The rows of a task that are finished, in an append-only file of one JSON object per line, so that a kill costs
-nothing."""
+"""Append-only JSON-lines file of finished rows, so that an interrupted task can resume."""
 
 import contextlib
 import json
@@ -9,7 +8,7 @@ from types import TracebackType
 
 from kernelscope.files import REMEDIES
 from tilewise import UserError
-from tilewise.files import alone
+from tilewise.files import hold_lock
 from tilewise.measure import environment
 from tilewise.study.jobs import Row
 from tilewise.study.status import LASTING
@@ -26,7 +25,7 @@ class Journal:
         self.rows: dict[str, Row] = {}
 
     def __enter__(self) -> "Journal":
-        self._open.enter_context(alone(self.path.with_suffix(".lock")))
+        self._open.enter_context(hold_lock(self.path.with_suffix(".lock")))
         self.rows = _read(self.path)
         self._lines = self._open.enter_context(self.path.open("ab", buffering=0))
         return self

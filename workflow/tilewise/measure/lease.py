@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernelscope.files import locked
+from kernelscope.files import take_lock
 from tilewise import UserError
 from tilewise.nvidia import gpus
 from tilewise.study.device import Device
@@ -38,11 +38,11 @@ def one_gpu(device: Device, folder: Path | str | None = None, wait_s: float = GP
     end = time.monotonic() + wait_s
     while True:
         for uuid in uuids:
-            lock = locked(folder / f"{uuid}.lock")
+            lock = take_lock(folder / f"{uuid}.lock")
             if lock is None:
                 continue
             try:
-                with gpus.only(uuid):
+                with gpus.show_only(uuid):
                     yield uuid
             finally:
                 lock.release()

@@ -1,4 +1,4 @@
-"""The instructions of each kernel's innermost multiply-add loop, read in its machine code."""
+"""Count the instructions of each kernel's innermost multiply-add loop in its machine code."""
 
 import tempfile
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""How many blocks of each kernel a multiprocessor holds at a time, and which tile width is best for that.
+"""Tables of the resident blocks per multiprocessor of each kernel, and of the best tile width.
 
 On a GPU, the table also holds the answer of CUDA's own interface.
 """

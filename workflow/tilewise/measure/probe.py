@@ -1,4 +1,4 @@
-"""The machine as data: what device.json holds, captured on the machine that measures."""
+"""Capture device.json, the description of the measuring machine."""
 
 import contextlib
 import datetime

@@ -1,11 +1,11 @@
-"""The columns of a row that a verification and a timing decide."""
+"""Build result rows from verifications, timings and failures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from kernelscope.cpp import shown
+from kernelscope.cpp import display_path
 from tilewise import UserError
 from tilewise.study.jobs import Job, Row
 from tilewise.study.kernel import Kernel
@@ -16,8 +16,8 @@ from tilewise.study.verify import Check
 _OF_ACCESSES = ("illegal memory access", "misaligned address", "unspecified launch failure")
 
 
-def outcome(job: Job, found: Check, note: str = "", also: str = "") -> Row:
-    """What a verification says of a job: its words, then those of its launches, if there are any, and others."""
+def verification_columns(job: Job, found: Check, note: str = "", also: str = "") -> Row:
+    """The status, message and errors of a verified job; its message ends with the notes of its launches and `also`."""
     words = [found.message or note, *dict.fromkeys(launch.note for launch in job.launches), also]
     return {
         "status": Status.OK if found.ok else Status.INCORRECT,
@@ -69,7 +69,7 @@ def median_run(runs: Sequence[Row]) -> Row:
     return row | between | {"batch_ms": batched}
 
 
-def failed(job: Job, status: Status, message: Any) -> Row:
+def failed_row(job: Job, status: Status, message: Any) -> Row:
     """The row of a job that could not be run."""
     return job.row | {"status": status, "message": f"{message}{_hint(job.kernel, str(message))}"}
 
@@ -78,17 +78,17 @@ def _hint(kernel: Kernel, message: str) -> str:
     """How to find the access that a GPU does not name, if the message is about one and the emulator runs the kernel."""
     if not kernel.source or not kernel.emulated or not any(words in message for words in _OF_ACCESSES):
         return ""
-    return f"; `tilewise trace {shown(kernel.path)}`, with a small --shape, names a faulty access"
+    return f"; `tilewise trace {display_path(kernel.path)}`, with a small --shape, names a faulty access"
 
 
 def message_of(error: Exception) -> str:
-    """An exception in words for a message."""
+    """The message of an exception."""
     return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
 
 
-def or_failed(job: Job, run: Callable[[], Row]) -> Row:
-    """The row of a run; if anything stops it, a row that says so, for other points run in the same process."""
+def row_or_failure(job: Job, run: Callable[[], Row]) -> Row:
+    """The row of a run, or a row with the error: other points of the same process still run."""
     try:
         return run()
     except Exception as error:
-        return failed(job, Status.ERROR, message_of(error))
+        return failed_row(job, Status.ERROR, message_of(error))

@@ -1,4 +1,4 @@
-"""The least time of a product on a GPU, by its units and its memory: what is faster was not computed."""
+"""Upper bounds of a product's rate on a GPU; a faster result cannot have been computed."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -18,13 +18,13 @@ TIMES = ("time_ms", "batch_ms", "screen_ms", "test_ms")
 
 
 class Roof(NamedTuple):
-    """A rate that no product of a kind exceeds, in GFLOP/s, and what sets it, in words."""
+    """An upper bound of the rate of a kind of product, in GFLOP/s, and its cause."""
 
     gflops: float
     words: str
 
 
-def of_units(row: Mapping[str, Any], kernel: Kernel, gpu: Mapping[str, Any]) -> Roof | None:
+def units_roof(row: Mapping[str, Any], kernel: Kernel, gpu: Mapping[str, Any]) -> Roof | None:
     """What the units of a GPU allow at its highest clock, for the type that a kernel multiplies and the products that
     its scheme needs for one; None for a GPU whose units are not known.
 
@@ -40,7 +40,7 @@ def of_units(row: Mapping[str, Any], kernel: Kernel, gpu: Mapping[str, Any]) -> 
     return Roof(peak / products, f"the peak {words}")
 
 
-def of_memory(point: Point, gpu: Mapping[str, Any]) -> Roof | None:
+def memory_roof(point: Point, gpu: Mapping[str, Any]) -> Roof | None:
     """What the memory of a GPU allows: A, B and C pass once through it, except what the L2 cache holds; None where that
     holds all."""
     size = point.batch * bytes_of_product(point.dtype, point.n, point.p, point.m) - gpu["l2_bytes"]
@@ -49,11 +49,11 @@ def of_memory(point: Point, gpu: Mapping[str, Any]) -> Roof | None:
     return Roof(2 * point.multiply_adds * gpu["memory_bandwidth_gb_s"] / size, "what the memory allows for A, B and C")
 
 
-def possible(row: Row, measured: Row, kernel: Kernel, point: Point, gpu: Mapping[str, Any]) -> Row:
+def reject_impossible(row: Row, measured: Row, kernel: Kernel, point: Point, gpu: Mapping[str, Any]) -> Row:
     """A row with what was measured of it; `incorrect`, without that, if it is faster than the GPU can be."""
     times_ms = [measured[name] for name in TIMES if measured.get(name)]
     rates = [2 * point.multiply_adds / time_ms / 1e6 for time_ms in times_ms] or [measured["gflops"]]
-    roofs = [of_units(point.columns() | row, kernel, gpu), of_memory(point, gpu)]
+    roofs = [units_roof(point.columns() | row, kernel, gpu), memory_roof(point, gpu)]
     lowest = min((roof for roof in roofs if roof), default=None)
     if lowest is None or max(rates) <= READING * lowest.gflops:
         return row | measured

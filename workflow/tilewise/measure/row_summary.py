@@ -26,11 +26,11 @@ def point_words(row: Mapping[str, str]) -> str:
 
 def cause_words(row: Mapping[str, str]) -> str:
     """Why a row of measurements.csv is not right: its status and its message in one line."""
-    return told({"status": row["status"], "message": row["message"]})
+    return row_summary({"status": row["status"], "message": row["message"]})
 
 
-def told(row: Mapping[str, Any]) -> str:
-    """A finished row in a line for a log: status, time, rate, noise, and how near its errors come to their bound."""
+def row_summary(row: Mapping[str, Any]) -> str:
+    """Summarise a finished row in a line: status, time, rate, noise, and error as a fraction of its bound."""
     words = [row["status"]]
     if row["status"] not in (Status.OK, Status.NOT_TIMED):
         words[0] += f": {' '.join(str(row['message']).split())[:200]}"
@@ -43,8 +43,8 @@ def told(row: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def gained(journal: Path, offset: int) -> tuple[int, str, int]:
-    """How many points a journal has beyond an offset in bytes, the last of them in words, and the offset beyond it."""
+def read_new_rows(journal: Path, offset: int) -> tuple[int, str, int]:
+    """The number of points in a journal after an offset in bytes, a summary of the last, and the new offset."""
     if not journal.is_file():
         return 0, "", offset
     with journal.open("rb") as file:
@@ -53,5 +53,5 @@ def gained(journal: Path, offset: int) -> tuple[int, str, int]:
     whole = text[: text.rfind(b"\n") + 1]
     lines = [line for line in whole.splitlines() if line.endswith(b"}}")]
     row = json.loads(lines[-1])["row"] if lines else {}
-    last = "{kernel} {dtype} {n}x{p}x{m}: ".format_map(row) + told(row) if lines else ""
+    last = "{kernel} {dtype} {n}x{p}x{m}: ".format_map(row) + row_summary(row) if lines else ""
     return len(lines), last, offset + len(whole)

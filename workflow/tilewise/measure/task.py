@@ -1,4 +1,4 @@
-"""Measure the points of a task: verified, timed, and collected as tidy rows that survive a kill.
+"""Verify and time the points of a task, and collect tidy rows; an interrupted task resumes.
 
 The points run in a worker process (`tilewise.measure.worker`): a crash or a sticky CUDA error ends one point and not
 the task, and the worker is replaced. Every finished row goes at once into the journal; a later run takes from it what
@@ -29,7 +29,7 @@ from tilewise.compile.build import Builds
 from tilewise.measure.job import prepare
 from tilewise.measure.journal import Journal
 from tilewise.measure.result_rows import median_run
-from tilewise.measure.row_summary import told
+from tilewise.measure.row_summary import row_summary
 from tilewise.study import columns, registry
 from tilewise.study.device import Device
 from tilewise.study.jobs import Job, Row
@@ -105,7 +105,7 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
             for key, row in run_jobs(waiting, work.device, work.config, work.samples, how):
                 remembered.add(keys[key][run], row)
                 number += 1
-                LOG.info("%d/%d %s: %s", number, len(asked) - done, names[key], told(row))
+                LOG.info("%d/%d %s: %s", number, len(asked) - done, names[key], row_summary(row))
         runs = [[rows[key] for key in keys[job.key] if key in rows] for job in jobs]
     found = [median_run(each) for each in runs]
     timed_s = sum(row.get("timed_s") or 0 for each in runs for row in each)
@@ -163,7 +163,7 @@ def run_remembered(
     found = run_jobs(waiting, work.device, work.config, work.samples, how)
     for number, (key, row) in enumerate(found, 1):
         remembered.add(keys[key], row, lasting=how == "measure")
-        LOG.info("%d/%d %s: %s", number, len(waiting), names[key], told(row))
+        LOG.info("%d/%d %s: %s", number, len(waiting), names[key], row_summary(row))
     return {job.key: remembered.rows[keys[job.key]] for job in jobs}
 
 

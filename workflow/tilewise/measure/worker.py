@@ -21,7 +21,7 @@ def main() -> None:
     end_with_parent()
     reader = select.poll()
     reader.register(int(sys.argv[1]), 0)
-    if reader.poll(0):  # the task was killed before we asked for the signal: nobody reads our answers
+    if reader.poll(0):  # the task was killed before the signal was requested: no process reads the answers
         sys.exit("the task that started this worker is gone")
     request = pickle.load(sys.stdin.buffer)
     answers = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8")

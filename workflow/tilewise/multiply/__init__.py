@@ -1,1 +1,1 @@
-"""What `tilewise.matmul` does: `arguments` says which arrays it takes, `fastest` which kernel, `matmul` launches it."""
+"""Implement `tilewise.matmul`: `arguments` checks arrays, `fastest` chooses the kernel, `matmul` launches it."""

@@ -1,4 +1,4 @@
-"""Which matrices can be multiplied: by their types, shapes and strides alone."""
+"""Check the types, shapes and strides of matrices."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 
 from tilewise import UserError
-from tilewise.nvidia.layout import turned
+from tilewise.nvidia.layout import is_column_major
 
 #: The element types by those of the arrays. NumPy and CuPy have bfloat16 as the type of the package ml_dtypes.
 DTYPES = {
@@ -31,7 +31,7 @@ def check(given: Mapping[str, Any]) -> None:
     if A.shape[1] != B.shape[0] or (out is not None and out.shape != (A.shape[0], B.shape[1])):
         raise UserError(f"matmul: {_words(given)}; A must be n x p, B p x m and out n x m")
     for name, each in given.items():
-        if each.size and turned(each) is None:
+        if each.size and is_column_major(each) is None:
             raise UserError(
                 f"matmul: {name} has strides of {' and '.join(map(str, each.strides))} B; rows or columns must be in "
                 "one piece, as cuBLAS takes them; pass a copy of it"

@@ -25,7 +25,7 @@ FRIENDLY = 16
 
 
 def recorded_times(gpu: str, folder: Path = RECORDED) -> pd.DataFrame:
-    """What was timed on a GPU, or on the first recorded one if nobody recorded it: kernel, dtype, n, p, m, time_ms.
+    """Recorded times of a GPU, or of the first recorded one if it has none: kernel, dtype, n, p, m, time_ms.
 
     `gpu` is named as its platform is, such as `nvidia-h200`.
     """

@@ -1,4 +1,4 @@
-"""A product of arrays that somebody else holds: `fastest` chooses the kernel, this compiles, binds and launches it."""
+"""Multiply a caller's arrays: compile, bind and launch the kernel that `fastest` chooses."""
 
 import functools
 import threading
@@ -14,7 +14,7 @@ from tilewise.multiply.arguments import DTYPES, check
 from tilewise.multiply.fastest import fastest, recorded_times
 from tilewise.nvidia import cublas, gpus
 from tilewise.nvidia.launcher import CudaError, Product
-from tilewise.nvidia.layout import turned
+from tilewise.nvidia.layout import is_column_major
 from tilewise.study import registry
 from tilewise.study.accuracy import Grade
 from tilewise.study.device import Device
@@ -41,7 +41,7 @@ def multiply(A: Any, B: Any, out: Any, grade: str) -> Any:
         C = cupy.empty((A.shape[0], B.shape[1]), A.dtype)
     if not C.size or not A.size:
         C.fill(0)
-    elif turned(C):  # C^T = B^T A^T
+    elif is_column_major(C):  # C^T = B^T A^T
         _launch(B.T, A.T, C.T, Grade(grade))
     else:
         _launch(A, B, C, Grade(grade))

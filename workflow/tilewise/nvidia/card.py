@@ -1,4 +1,4 @@
-"""What CUDA and NVML say of a card: its limits, its peaks, its versions."""
+"""Describe a card by CUDA and NVML: limits, peaks and versions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -36,7 +36,7 @@ def describe(platform: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, A
             "`pip install -r requirements/gpu.txt`, or choose the backend emulator"
         ) from None
     cards = gpus.of_platform(platform)
-    with gpus.only(cards[0].uuid):
+    with gpus.show_only(cards[0].uuid):
         return _described(cupy, cards)
 
 
@@ -53,12 +53,12 @@ def _described(cupy: Any, cards: Sequence[gpus.Gpu]) -> tuple[dict[str, Any], di
             "(580 or newer)?"
         ) from None
     capability, sms = f"{facts['major']}.{facts['minor']}", facts["multiProcessorCount"]
-    rated, lanes = nvml.rated(cards[0].uuid), LANES.get(capability, {})
+    rated, lanes = nvml.rated_limits(cards[0].uuid), LANES.get(capability, {})
     peaks = {dtype: round(2 * each * sms * rated["sm_clock_mhz"] / 1000, 1) for dtype, each in lanes.items()}
     gpu = {
         "name": cards[0].name,
         "uuid": cards[0].uuid,
-        "busy": nvml.busy(cards[0].uuid),
+        "busy": nvml.other_users(cards[0].uuid),
         "all_uuids": [card.uuid for card in cards],
         "compute_capability": capability,
         "sms": sms,

@@ -14,7 +14,7 @@ from typing import Any
 import cupy
 from cupy.cuda import Stream, cublas, device, runtime
 
-from tilewise.nvidia.layout import pitch, turned
+from tilewise.nvidia.layout import is_column_major, pitch
 from tilewise.study.sources import INCLUDE
 
 #: cublasComputeType_t
@@ -73,7 +73,7 @@ def gemm(dtype: str, n: int, p: int, m: int, A: Any, B: Any, C: Any, batch: int 
 def multiply(dtype: str, A: Any, B: Any, C: Any) -> None:
     """C = A B by cuBLAS on CuPy's current stream, with CuPy's handle left as it was.
 
-    A and B may be transposed (`layout.turned`); the rows of C are in one piece.
+    A and B may be transposed (`layout.is_column_major`); the rows of C are in one piece.
     """
     handle = device.get_cublas_handle()
     before = cublas.getMathMode(handle)
@@ -130,7 +130,7 @@ def _bound_batch(dtype: str, n: int, p: int, m: int, A: Any, B: Any, C: Any, bat
 
 def _as_it_lies(matrix: Any) -> tuple[int, int]:
     """What cuBLAS has to do to a matrix, and its pitch in elements."""
-    across = turned(matrix)
+    across = is_column_major(matrix)
     lies = matrix.T if across else matrix
     found = pitch(lies.shape, lies.strides, lies.itemsize)
     assert found is not None  # the caller has looked

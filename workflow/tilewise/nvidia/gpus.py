@@ -1,4 +1,4 @@
-"""The GPUs that the study may use: the one place that asks nvidia-smi and reads CUDA_VISIBLE_DEVICES.
+"""Find the GPUs of the study. No other module calls nvidia-smi or reads CUDA_VISIBLE_DEVICES.
 
 GPUs are numbered as nvidia-smi numbers them, which is the order of the PCI bus. CUDA's own default puts the fastest
 first, an order that only CUDA knows; so whatever measures is shown its GPU by UUID.
@@ -138,7 +138,7 @@ def this_machine() -> Machine:
 
 
 @contextlib.contextmanager
-def only(uuid: str) -> Iterator[None]:
+def show_only(uuid: str) -> Iterator[None]:
     """Show this process and its children one GPU alone, for the block."""
     before = {name: os.environ.get(name) for name in (VISIBLE, ORDER)}
     os.environ |= {VISIBLE: uuid, ORDER: "PCI_BUS_ID"}

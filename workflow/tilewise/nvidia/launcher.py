@@ -44,8 +44,8 @@ class CudaError(Exception):
         super().__init__(f"{self.name}: {text.decode() if text else 'unknown error'}")
 
 
-def done(answer: tuple) -> Any:
-    """What a call of the driver returns in addition to its error code. Raises CudaError."""
+def driver_result(answer: tuple) -> Any:
+    """The results of a driver call without its error code. Raises CudaError."""
     code, *values = answer
     if code != driver.CUresult.CUDA_SUCCESS:
         raise CudaError(code)
@@ -72,8 +72,8 @@ def load(file: str, symbol: str) -> Function:
 @functools.cache
 def _loaded(file: str, symbol: str, device: int) -> Function:
     runtime.free(0)  # makes the context that CuPy uses, and makes it current
-    module = done(driver.cuModuleLoadData(Path(file).read_bytes()))
-    handle = done(driver.cuModuleGetFunction(module, symbol.encode()))
+    module = driver_result(driver.cuModuleLoadData(Path(file).read_bytes()))
+    handle = driver_result(driver.cuModuleGetFunction(module, symbol.encode()))
     sizes: list[int] = []
     while True:
         code, *place = driver.cuFuncGetParamInfo(handle, len(sizes))
@@ -82,9 +82,9 @@ def _loaded(file: str, symbol: str, device: int) -> Function:
         sizes.append(int(place[1]))
     return Function(
         handle,
-        done(driver.cuFuncGetAttribute(_FUNCTION.CU_FUNC_ATTRIBUTE_NUM_REGS, handle)),
-        done(driver.cuFuncGetAttribute(_FUNCTION.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, handle)),
-        done(driver.cuFuncGetAttribute(_FUNCTION.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, handle)),
+        driver_result(driver.cuFuncGetAttribute(_FUNCTION.CU_FUNC_ATTRIBUTE_NUM_REGS, handle)),
+        driver_result(driver.cuFuncGetAttribute(_FUNCTION.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, handle)),
+        driver_result(driver.cuFuncGetAttribute(_FUNCTION.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, handle)),
         tuple(sizes),
     )
 
@@ -93,14 +93,16 @@ def allow_shared(function: Function, dynamic_shared_bytes: int) -> None:
     """Raise a function's limit of dynamic shared memory, if a launch needs more than a block gets without asking."""
     if dynamic_shared_bytes + function.static_shared_bytes > DEFAULT_SHARED_BYTES:
         name = _FUNCTION.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        done(driver.cuFuncSetAttribute(function.handle, name, dynamic_shared_bytes))
+        driver_result(driver.cuFuncSetAttribute(function.handle, name, dynamic_shared_bytes))
 
 
 def active_blocks(entry: Mapping, threads: int, dynamic_shared_bytes: int) -> int:
     """The blocks of a compiled kernel that a multiprocessor holds at a time, by CUDA itself; `entry` is of `build`."""
     function = load(entry["file"], entry["symbol"])
     allow_shared(function, dynamic_shared_bytes)
-    return done(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function.handle, threads, dynamic_shared_bytes))
+    return driver_result(
+        driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function.handle, threads, dynamic_shared_bytes)
+    )
 
 
 class Product:
@@ -192,7 +194,7 @@ def _configured(launch: Launch, function: Function) -> Any:
         attributes.append(attribute)
         if x * y * z > PORTABLE_CLUSTER:
             name = _FUNCTION.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-            done(driver.cuFuncSetAttribute(function.handle, name, 1))
+            driver_result(driver.cuFuncSetAttribute(function.handle, name, 1))
     if attributes:
         config.attrs, config.numAttrs = attributes, len(attributes)
     return config
@@ -220,7 +222,7 @@ def tensor_map(tensor: TensorMap, address: int) -> Any:
     for extent in extents[1:-1]:
         pitches.append(pitches[-1] * extent)
     wide, narrow = driver.cuuint64_t, driver.cuuint32_t
-    return done(
+    return driver_result(
         driver.cuTensorMapEncodeTiled(
             getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_TENSOR_TYPES[tensor.dtype]}"),
             len(extents),

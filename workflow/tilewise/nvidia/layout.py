@@ -1,4 +1,4 @@
-"""How BLAS reads matrices in memory: by their shapes and strides alone."""
+"""BLAS layouts of matrices in memory, from their shapes and strides."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ def pitch(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> int | 
     return down // itemsize if down % itemsize == 0 and down >= columns * itemsize else None
 
 
-def turned(matrix: Any) -> bool | None:
+def is_column_major(matrix: Any) -> bool | None:
     """Whether a matrix, of NumPy or CuPy, lies in columns: False if its rows are in one piece, True if its columns are,
     None if neither is."""
     if pitch(matrix.shape, matrix.strides, matrix.itemsize) is not None:

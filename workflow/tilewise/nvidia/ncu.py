@@ -1,4 +1,4 @@
-"""Nsight Compute (ncu): which counters of the hardware the columns of counters.csv are, and how they are read.
+"""Run Nsight Compute (ncu) and map its hardware counters to the columns of counters.csv.
 
 ncu runs `python -m tilewise.nvidia.ncu REQUEST LAUNCHED`, which launches every job once.
 """

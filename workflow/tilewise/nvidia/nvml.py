@@ -1,6 +1,6 @@
-"""What NVIDIA's management library says of a GPU: its clocks, its power, and what else uses it.
+"""Query NVIDIA's management library (NVML) for a GPU's clocks, power and processes.
 
-No other module asks it. A GPU is named by its UUID, as nvidia-smi writes it.
+No other module calls it. A GPU is named by its UUID, as nvidia-smi writes it.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ def _opened(uuid: str) -> tuple[Any, Any]:
     return pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid)
 
 
-def rated(uuid: str) -> dict[str, Any]:
+def rated_limits(uuid: str) -> dict[str, Any]:
     """The highest clocks in MHz, and the limit of the power in W, which is None if the card does not report it."""
     nvml, handle = _opened(uuid)
     power_limit_w = None
@@ -63,8 +63,8 @@ def processes(uuid: str) -> list[int] | None:
         return None
 
 
-def busy(uuid: str) -> list[str]:
-    """What else uses a GPU, in words for the report; this process has a context there."""
+def other_users(uuid: str) -> list[str]:
+    """Other users of a GPU, as text for the report, from a process with a context on it."""
     nvml, handle = _opened(uuid)
     running, found, names = processes(uuid), list[str](), list[str]()
     others = [pid for pid in running or () if pid != os.getpid()]

@@ -79,7 +79,7 @@ def cubin_of(path: Path, name: str, instance: str, arch: str) -> tuple[bytes, di
     return bytes(code.code), {"symbol": mangled} | _resources(log.getvalue(), mangled)
 
 
-def assembled(ptx: str, arch: str) -> bytes:
+def assemble(ptx: str, arch: str) -> bytes:
     """The cubin of a PTX program for a target such as "sm_90", by the linker of the package nvidia-nvjitlink."""
     from cuda.core import Program, ProgramOptions
 

@@ -27,7 +27,7 @@ def library() -> ctypes.CDLL | None:
     return cudart
 
 
-def through_runtime(cudart: ctypes.CDLL, job: Job, operands: Sequence[Any], raised: bool) -> tuple[str, str]:
+def launch_through_runtime(cudart: ctypes.CDLL, job: Job, operands: Sequence[Any], raised: bool) -> tuple[str, str]:
     """Launch a job of one launch without workspaces; returns the runtime's error name and text, or two empty strings.
 
     `cudart` is from `library`, `operands` are A, B and C.

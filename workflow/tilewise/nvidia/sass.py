@@ -1,4 +1,4 @@
-"""What the machine code (SASS) of a kernel says: the instructions of its innermost multiply-add loop, by kind.
+"""Read a kernel's machine code (SASS): the instructions of its innermost multiply-add loop, by kind.
 
 nvdisasm (the Python package nvidia-cuda-nvdisasm) takes a cubin apart; it needs neither a GPU nor a driver. It also
 finds the control flow: basic blocks, and which may follow which. A loop is a set of blocks that all lead to each

@@ -105,7 +105,7 @@ def _findings(folder: Path, complete: bool) -> Iterator[Finding]:
         kernels, study, snakefile = _study(tree)
         wrong = [*_files(folder, study, kernels), *(_described(folder, snakefile) if complete else ())]
         yield from (Finding("files", each) for each in wrong)
-        yield from (Finding("private", each) for each in private(folder))
+        yield from (Finding("private", each) for each in find_private(folder))
         try:
             platform = load_platform(folder, kernels=kernels)
         except UserError as error:  # what cannot be read cannot be checked
@@ -214,7 +214,7 @@ def _files(folder: Path, study: Mapping[str, Any], kernels: Mapping[str, Kernel]
                 read_json(folder / name)
             elif name.endswith(".csv"):
                 table = columns.read(folder / name, kinds[name], parameters)
-                strange = [each for each in table if each not in columns.of(kinds[name], parameters)]
+                strange = [each for each in table if each not in columns.column_names(kinds[name], parameters)]
                 yield from (f"{folder / name}: the column '{each}' is none of this study" for each in strange)
         except UserError as error:
             yield str(error)
@@ -239,7 +239,7 @@ def _described(folder: Path, snakefile: bytes) -> Iterator[str]:
         yield from [f"{len(changed) - MOST_FINDINGS} more files differ"] * (len(changed) > MOST_FINDINGS)
 
 
-def private(folder: Path) -> Iterator[str]:
+def find_private(folder: Path) -> Iterator[str]:
     """Places that name a machine, a user or a path."""
     for path in sorted(each for each in folder.rglob("*") if each.suffix in (".csv", ".json", ".md", ".sha256")):
         place, text = path.relative_to(folder), path.read_text(errors="replace")
@@ -318,10 +318,10 @@ def _points(kept: Kept, task: str) -> Iterator[str]:
     for row in measured[measured["task"] == task].to_dict("records"):
         kernel = kept.kernels.get(row["kernel"])
         point = _point_of(row, kernel) if kernel else None
-        there[_sorted(point) if point else about(row)] = about(row)
+        there[_sorted(point) if point else row_label(row)] = row_label(row)
         if kernel and point and _sorted(point) in asked:
             planned = plan_columns(kernel, point, kernel.plan(point, device), device)
-            other += [f"{name} of {about(row)}" for name in OF_A_LAUNCH if not _same(row[name], planned.get(name))]
+            other += [f"{name} of {row_label(row)}" for name in OF_A_LAUNCH if not _same(row[name], planned.get(name))]
     if lacking := [label for point, label in asked.items() if point not in there]:
         yield f"{task}: {len(lacking)} of {len(asked)} points have no row: {_some(lacking)}"
     if strange := [words for point, words in there.items() if point not in asked]:
@@ -400,7 +400,7 @@ def _statuses(kept: Kept) -> Iterator[str]:
     for name, table in tables.items():
         for row in table[~table["status"].isin([*Status, ""] if name in WHOLE else [Status.OK])].to_dict("records"):
             if not is_right(row):
-                yield f"{name}: {about(row)}: '{row['status']}' {' '.join(row.get('message', '').split())[:120]}"
+                yield f"{name}: {row_label(row)}: '{row['status']}' {' '.join(row.get('message', '').split())[:120]}"
 
 
 def _alone(kept: Kept) -> Iterator[str]:
@@ -426,23 +426,24 @@ def _impossible(kept: Kept) -> Iterator[str]:
     for row in rows[(rows["status"] == Status.OK)].to_dict("records"):
         if pd.isna(row["time_ms"]):
             if kept.study["tasks"].get(row["task"], {}).get("method", "sweep") == "sweep":
-                yield f"measurements.csv: {about(row)}: ok, but without a time"
+                yield f"measurements.csv: {row_label(row)}: ok, but without a time"
             continue
         names = ["time_min_ms", "time_q1_ms", "time_ms", "time_q3_ms"], ["run_low_ms", "time_ms", "run_high_ms"]
         orders = ([0.0, *(row[name] for name in each if not pd.isna(row[name]))] for each in names)
         if any(low > high * (1 + ROUNDED) for each in orders for low, high in pairwise(each)):
-            yield f"measurements.csv: {about(row)}: its times contradict each other"
+            yield f"measurements.csv: {row_label(row)}: its times contradict each other"
         rate = 2e-6 * row["n"] * row["p"] * row["m"] / row["time_ms"] if row["time_ms"] else math.inf
         if not abs(row["gflops"] / rate - 1) <= ROUNDED:
-            yield f"measurements.csv: {about(row)}: {row['gflops']:.6g} GFLOP/s are not those of its time, {rate:.6g}"
+            given = f"{row['gflops']:.6g} GFLOP/s"
+            yield f"measurements.csv: {row_label(row)}: {given} are not those of its time, {rate:.6g}"
         dtype, products = row["unit_dtype"], row["unit_products"]
         if dtype in peaks and row["gflops"] > peaks[dtype] / products:
             said = f"{row['gflops']:,.0f} GFLOP/s are above the roof of {peaks[dtype] / products:,.0f}"
-            yield f"measurements.csv: {about(row)}: {said}"
+            yield f"measurements.csv: {row_label(row)}: {said}"
 
 
-def about(row: Mapping[str, Any]) -> str:
-    """A row in words: task, kernel, type, shape and parameters, as far as it has them."""
+def row_label(row: Mapping[str, Any]) -> str:
+    """A label for a row: task, kernel, type, shape and parameters, as far as it has them."""
     words = [str(row[name]) for name in ("task", "kernel", "quantity", "dtype") if row.get(name)]
     words += ["x".join(str(row[name]) for name in SHAPE)] if "n" in row and not pd.isna(row["n"]) else []
     chosen = [name for name in columns.choice(columns.parameters_of(row)) if name in row and not pd.isna(row[name])]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelscope.cli import option_type
-from kernelscope.files import replacing
+from kernelscope.files import atomic_path
 from tilewise import RECORDED, UserError
 from tilewise.files import write_csv, write_json
 from tilewise.recorded import check, compare, record
@@ -70,7 +70,7 @@ def _compare(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str],
     if options.json:
         write_json(_data(found), options.json)
     if options.svg:
-        with replacing(options.svg) as temporary:
+        with atomic_path(options.svg) as temporary:
             temporary.write_text(compare.draw(found), encoding="utf-8")
     return list(_lines(found)), 1 if found.is_worse else 0
 

@@ -1,4 +1,4 @@
-"""How two runs compare, point by point: docs/comparing.md describes the method.
+"""Compare two runs point by point; docs/comparing.md describes the method.
 
 The first run is the one that the second is compared with. A ratio is the time of the second divided by that of the
 first, after the difference of their constant overheads has been taken from the second; its range follows from the
@@ -13,9 +13,9 @@ from typing import Any
 
 import pandas as pd
 
-from kernelscope.yaml_input import meant
+from kernelscope.yaml_input import suggest_name
 from tilewise import RECORDED, UserError, checksums
-from tilewise.evidence import refuse_no_run, within
+from tilewise.evidence import refuse_no_run, time_range
 from tilewise.explain.number_format import rounded
 from tilewise.explain.quantities import Spread
 from tilewise.explain.timings import choice_text, shape_text
@@ -130,7 +130,7 @@ def find(name: str) -> Path:
     known = sorted(path.parent.name for path in RECORDED.glob("*/device.json"))
     if Path(name).is_dir():
         refuse_no_run(Path(name))
-    raise UserError(f"{name}: there is no such folder and no recorded run of that name; {meant(name, known)}")
+    raise UserError(f"{name}: there is no such folder and no recorded run of that name; {suggest_name(name, known)}")
 
 
 def read(name: str, kernels: Mapping[str, Kernel]) -> Run:
@@ -205,8 +205,8 @@ def _in_common(first: Run, second: Run) -> pd.DataFrame:
     parameters = list(dict.fromkeys(name for table in tables for name in columns.parameters_of(table)))
     key, found = [*columns.POINT, *parameters], []
     for table in tables:
-        low, high = within(table)
-        table = columns.typed(table.reindex(columns=list(dict.fromkeys([*table, *key]))))
+        low, high = time_range(table)
+        table = columns.set_types(table.reindex(columns=list(dict.fromkeys([*table, *key]))))
         # A point may be there twice, if a parameter that told two apart is no longer recorded.
         table = table.assign(low_ms=low, high_ms=high).sort_values("time_ms", kind="stable").drop_duplicates(key)
         found.append(table[[*key, *COMPARED]])
@@ -261,7 +261,7 @@ def draw(found: Comparison) -> str:
     """An SVG with a header: one mark per point with a ratio, its range, and the band of the threshold."""
     from matplotlib.figure import Figure  # it loads in a second; other comparisons do without
 
-    from tilewise.report.svg import GREY, nothing, style, svg, tell
+    from tilewise.report.svg import GREY, empty_figure, set_tooltips, style, svg
 
     points = found.points[found.points["ratio"].notna()]
     with style():
@@ -276,11 +276,11 @@ def draw(found: Comparison) -> str:
             axis.vlines(own["time_ms"], own["ratio_low"], own["ratio_high"], color=colour, linewidth=0.8)
             mark = axis.scatter(own["time_ms"], own["ratio"], color=colour, s=14, label=f"{verdict} ({len(own)})")
             words = "{kernel} {dtype} {shape} {choice}: {ratio:.3f}; {why}"
-            tell(mark, [words.format_map(row) for row in own.to_dict("records")])
+            set_tooltips(mark, [words.format_map(row) for row in own.to_dict("records")])
         axis.set(xscale="log", xlabel=f"ms, {found.first.name}", ylabel="time of the second run / of the first")
         axis.set_title(f"{found.second.name} compared with {found.first.name}")
         axis.legend()
-    figure = figure if len(points) else nothing("no point has a time in both runs")
+    figure = figure if len(points) else empty_figure("no point has a time in both runs")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{svg(figure)}\n'
 
 

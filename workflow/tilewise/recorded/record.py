@@ -155,7 +155,7 @@ def add_cards(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, in
         rows = rows[rows["recorded_uuid"].notna() & (rows["recorded_uuid"] != rows["gpu_uuid"])]
         other = rows["build_sha256"] != rows["recorded_sha256"]
         words = "built from other sources than the recorded row"
-        left_out += [f"{run}: {check.about(row)}: {words}" for row in rows[other].to_dict("records")]
+        left_out += [f"{run}: {check.row_label(row)}: {words}" for row in rows[other].to_dict("records")]
         found.append(rows[~other].drop(columns=["recorded_uuid", "recorded_sha256"]).assign(platform=names[0]))
     table = pd.concat(found, ignore_index=True)
     key = _key(table)
@@ -165,7 +165,10 @@ def add_cards(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, in
         raise UserError(
             f"record --cards: no point of {names[0]} was timed on another card than that of its recorded row"
         )
-    write_csv(columns.typed(table.reindex(columns=columns.of("cards", registry.parameters(kernels)))), target / CARDS)
+    write_csv(
+        columns.set_types(table.reindex(columns=columns.column_names("cards", registry.parameters(kernels)))),
+        target / CARDS,
+    )
     if (target / METADATA).is_file():
         from tilewise import crate  # rocrate loads in a fifth of a second; other commands do without
 

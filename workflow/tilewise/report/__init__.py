@@ -1,1 +1,1 @@
-"""What the results mean: tables, figures, claims and the page."""
+"""Present the results: tables, figures, claims and the page."""

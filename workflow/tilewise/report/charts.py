@@ -21,10 +21,10 @@ from tilewise.evidence import Evidence
 from tilewise.explain import timings
 from tilewise.explain.number_format import rounded
 from tilewise.report import panels
-from tilewise.report.figure_rows import by_size, fill, filled
+from tilewise.report.figure_rows import by_size, fill, fill_rows
 from tilewise.report.panels import COLOURS, EDGE, MARKERS, MOST_ENTRIES
 from tilewise.report.specs import LOOKS, Spec
-from tilewise.report.svg import GREY, PAPER, tell
+from tilewise.report.svg import GREY, PAPER, set_tooltips
 from tilewise.study.status import Status
 
 #: What parts lines of the same kernel.
@@ -45,7 +45,7 @@ def values(column: pd.Series) -> list[Any]:
     return sorted(column.unique()) if pd.api.types.is_numeric_dtype(column) else list(dict.fromkeys(column))
 
 
-def framed(rows: pd.DataFrame, spec: Spec, evidence: Evidence, lines: Callable[[pd.DataFrame], int] = len) -> Any:
+def make_panels(rows: pd.DataFrame, spec: Spec, evidence: Evidence, lines: Callable[[pd.DataFrame], int] = len) -> Any:
     """A figure with a panel for each group of rows, high enough for so many `lines`, and the panels with their rows."""
     groups = [part for _, part in rows.groupby(list(spec.panel), sort=False)] if spec.panel else [rows]
     names, up = [name.removeprefix("-") for name in spec.sort], [not name.startswith("-") for name in spec.sort]
@@ -94,7 +94,7 @@ def _finish(axis: Any, part: pd.DataFrame, spec: Spec) -> None:
 # ---- Bars ------------------------------------------------------------------------------------------------------------
 def bars(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
     """Horizontal bars, one per row; with several columns as x they are stacked."""
-    figure, parts = framed(rows, spec, evidence)
+    figure, parts = make_panels(rows, spec, evidence)
     for axis, part in parts:
         bars_in(axis, part, spec, evidence)
         if spec.unit_once and axis is not parts[-1][0]:
@@ -107,7 +107,7 @@ def bars(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
 
 def bars_in(axis: Any, part: pd.DataFrame, spec: Spec, evidence: Evidence) -> None:
     """The bars of one panel, with what stands on them and beside them."""
-    names = filled(spec.y, part)
+    names = fill_rows(spec.y, part)
     if spec.hue:
         hues = [name for name in spec.colours or part[spec.hue].unique() if (part[spec.hue] == name).any()]
         palette = {name: spec.colours[name] for name in hues} if spec.colours else None
@@ -123,22 +123,22 @@ def bars_in(axis: Any, part: pd.DataFrame, spec: Spec, evidence: Evidence) -> No
         if spec.hue:
             _tell_bars(container, own, spec)
         if spec.inside:
-            axis.bar_label(container, filled(spec.inside, own), label_type="center", color="white", fontsize="small")
+            axis.bar_label(container, fill_rows(spec.inside, own), label_type="center", color="white", fontsize="small")
     if spec.numbers:
-        panels.beside(axis, range(len(part)), filled(spec.numbers, part), fill(spec.heading, part.iloc[0]))
+        panels.write_beside(axis, range(len(part)), fill_rows(spec.numbers, part), fill(spec.heading, part.iloc[0]))
     if spec.mark:
         known = part.assign(_place=range(len(part))).explode(spec.mark["x"]).dropna(subset=spec.mark["x"])
         tick = {"marker": "|", "s": 190, "color": "black", "linewidth": 1.8, "zorder": 4}
         if len(known):
             label = fill(spec.mark["label"], part.iloc[0])
             ticks = axis.scatter(known[spec.mark["x"]], known["_place"], label=label, **tick)
-            tell(ticks, filled(spec.mark["hover"], known))
+            set_tooltips(ticks, fill_rows(spec.mark["hover"], known))
     _finish(axis, part, spec)
 
 
 def _tell_bars(drawn: Iterable[Any], rows: pd.DataFrame, spec: Spec) -> None:
-    for bar, words in zip(drawn, filled(spec.hover, rows), strict=True):
-        tell(bar, [words])
+    for bar, words in zip(drawn, fill_rows(spec.hover, rows), strict=True):
+        set_tooltips(bar, [words])
 
 
 def _stack(axis: Any, part: pd.DataFrame, names: Sequence[str], spec: Spec, evidence: Evidence) -> None:
@@ -171,7 +171,7 @@ def scatter(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
     def lines_of_text(part: pd.DataFrame) -> int:
         return sum(1 + name.count("\n") for name in values(part[spec.y])) if named else 0
 
-    figure, parts = framed(rows, spec, evidence, lines_of_text)
+    figure, parts = make_panels(rows, spec, evidence, lines_of_text)
     for axis, part in parts:
         names = values(part[spec.y]) if named else []
         places = [names.index(name) for name in part[spec.y]] if named else part[spec.y]
@@ -218,7 +218,9 @@ def points_in(
     for key, own in seen.groupby(keys, sort=False, observed=True):
         style = _mark(own, hues.index(key[-1]), hue, evidence)
         area = sizes.get(key[0], spec.area) * (_STAR if style["marker"] == "*" else 1)
-        tell(axis.scatter(own[spec.x], own["_y"], s=area, zorder=3, label=key[-1], **style), filled(spec.hover, own))
+        set_tooltips(
+            axis.scatter(own[spec.x], own["_y"], s=area, zorder=3, label=key[-1], **style), fill_rows(spec.hover, own)
+        )
     words = {"va": "center", "fontsize": "x-small", "color": GREY, "transform": axis.get_yaxis_transform()}
     words["bbox"] = {"facecolor": PAPER, "edgecolor": "none", "pad": 1}  # it hides the grid behind it
     for place, own in part[part[spec.cause] != ""].groupby("_y") if spec.cause else ():
@@ -251,7 +253,7 @@ def _words_beside(axis: Any, part: pd.DataFrame, spec: Spec) -> None:
 def lines(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
     """Lines over the values of x, at equal distances: one per value of the column `hue`."""
     order = values(rows[spec.x])
-    figure, parts = framed(rows, spec, evidence)
+    figure, parts = make_panels(rows, spec, evidence)
     for axis, part in parts:
         axis.set(xlabel=spec.unit, ylabel=spec.y_unit)
         lines_in(axis, part, spec.x, order, spec.hue, evidence)
@@ -282,17 +284,17 @@ def lines_in(
         style["linestyle"] = _DASHES[drawn[kernel] % len(_DASHES)]
         drawn[kernel] += 1
         plot(axis, own["place"], own[y], order, label=name, markeredgecolor="white", markeredgewidth=0.5, **style)
-    apart = ran[timings.apart(ran) > 100 * evidence.max_noise]
+    apart = ran[timings.range_percent(ran) > 100 * evidence.max_noise]
     if len(apart):
         ring = {"s": 110, "facecolors": "none", "edgecolors": "black", "zorder": 5}
         words = f"± more than {100 * evidence.max_noise:g} %"
         rings = axis.scatter(apart["place"], apart[y], label=words, **ring)
-        tell(rings, _said(axis, words, order, apart["place"], apart[y]))
+        set_tooltips(rings, _said(axis, words, order, apart["place"], apart[y]))
     refused = rows[rows["status"] != Status.OK]
     if len(refused):
         cross = {"marker": "x", "color": "black", "zorder": 5, "clip_on": False}
         crosses = axis.scatter(refused["place"], [0] * len(refused), label="did not run", **cross)
-        tell(crosses, _said(axis, "did not run", order, refused["place"], [0] * len(refused)))
+        set_tooltips(crosses, _said(axis, "did not run", order, refused["place"], [0] * len(refused)))
     axis.set_xticks(range(len(order)), [str(value) for value in order])
     axis.set_xlim(-0.4, len(order) - 0.6)
     axis.set_ylim(bottom=0)
@@ -301,7 +303,7 @@ def lines_in(
 def plot(axis: Any, x: Sequence[int], y: Sequence[float], order: list, label: str, **style: Any) -> None:
     """A line whose marks say where they lie; `x` are places in `order`."""
     [line] = axis.plot(x, y, label=label, **style)
-    tell(line, _said(axis, label, order, x, y))
+    set_tooltips(line, _said(axis, label, order, x, y))
 
 
 def _said(axis: Any, label: str, order: list, x: Iterable[int], y: Iterable[float]) -> list[str]:
@@ -336,7 +338,7 @@ def label_lines(axis: Any, title: str) -> None:
 # ---- Maps ------------------------------------------------------------------------------------------------------------
 def heat(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
     """A map of x and y, whose colour is the logarithm of a value and whose words are the value."""
-    figure, parts = framed(rows, spec, evidence, lambda part: part[spec.y].nunique())
+    figure, parts = make_panels(rows, spec, evidence, lambda part: part[spec.y].nunique())
     for axis, part in parts:
         table = part.pivot_table(index=spec.y, columns=spec.x, values=spec.value, aggfunc="max", observed=True)
         # pivot_table leaves out a row without numbers.

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from kernelscope.yaml_input import meant, read_yaml
+from kernelscope.yaml_input import read_yaml, suggest_name
 from tilewise import UserError
 from tilewise.evidence import CLAIMS, Evidence
 from tilewise.explain.number_format import rounded
@@ -137,7 +137,7 @@ def check(claims: list[dict[str, Any]], evidence: Evidence) -> None:
         with contextlib.suppress(SyntaxError):  # whose place the evaluation names
             for name, word in keywords(case["quantity"], case["names"]):
                 if word not in known.get(name, [word]):
-                    hint = meant(word, known[name], "`tilewise list kernels` shows all")
+                    hint = suggest_name(word, known[name], "`tilewise list kernels` shows all")
                     raise UserError(f"report/claims.yaml: {case['id']}.quantity: there is no {name} '{word}'; {hint}")
     for machine in (Machine(evidence, platform) for platform in evidence.everyone):
         for case in every:

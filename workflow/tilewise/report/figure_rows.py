@@ -1,4 +1,4 @@
-"""What the figures are drawn of: the rows of a table, with the further columns that an entry of figures.yaml names."""
+"""Prepare the rows of figures: a table, with the further columns that an entry of figures.yaml names."""
 
 import itertools
 import re
@@ -52,14 +52,14 @@ def fill(template: str, row: Mapping[str, Any]) -> str:
     return _Words().vformat(re.sub(r"\[([^]]*)\]", kept, template), (), row)
 
 
-def filled(template: str, rows: pd.DataFrame) -> list[str]:
+def fill_rows(template: str, rows: pd.DataFrame) -> list[str]:
     """A template filled in from each row."""
     named = {name for _, name, *_ in string.Formatter().parse(re.sub(r"[][]", "", template)) if name}
     return [fill(template, row) for row in rows[[name for name in rows if name in named]].to_dict("records")]
 
 
 def by_size(rows: pd.DataFrame) -> list[str]:
-    """The shapes of rows in words, the smallest product first."""
+    """The shapes of rows as text, the smallest product first."""
     work = rows[SHAPE].astype("float64").prod(axis=1)
     return list(dict.fromkeys(rows["shape"].loc[work.sort_values(kind="stable").index]))
 
@@ -167,7 +167,7 @@ def cold_start(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         own = {name: name.removesuffix("_ms").replace("_", " ") for name in names if name in rows}
         words = ", ".join(f"{step} {{{name}:.3g}} ms" for name, step in own.items())
         took = rows[list(own)].fillna(0).sum(axis=1)
-        rows = rows.assign(**{part: took, f"{part}_words": filled(words, rows)})
+        rows = rows.assign(**{part: took, f"{part}_words": fill_rows(words, rows)})
     return rows
 
 
@@ -211,7 +211,7 @@ def accuracy(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 def instructions(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Loops by the units that compute, those of the CUDA cores first."""
-    rows = instruction_mix.of_loop(rows[rows["instructions"].notna()])
+    rows = instruction_mix.loop_mix(rows[rows["instructions"].notna()])
     tensor = rows["multiply_add"].str.contains("MMA")
     where = "" if rows["platform"].nunique() < 2 else ", " + rows["platform"]
     units = np.where(tensor, "on the tensor cores", "on the CUDA cores")
@@ -294,7 +294,7 @@ def gauge(evidence: Evidence) -> pd.DataFrame:
 def roofline(counted: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The fastest timed float product of each counted kernel, and its FLOP per byte."""
     keys = ["kernel", "dtype", *evidence.choice]
-    measured = timings.timed(evidence.gpu)
+    measured = timings.timed_rows(evidence.gpu)
     sizes = {"p": "counted_p", "padded_multiply_adds": "counted_multiply_adds"}
     counted = counted.rename(columns=sizes)[[*keys, *sizes.values(), *traffic.MOVED]]
     rows = measured.merge(counted, on=keys)

@@ -10,14 +10,14 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from kernelscope.files import replacing
+from kernelscope.files import atomic_path
 from tilewise.evidence import Evidence
 from tilewise.explain import timings
 from tilewise.report import charts, figure_rows, notes, rate_figures
 from tilewise.report.specs import SPECS, Spec, table_of
-from tilewise.report.svg import inline, missing, nothing, style, svg
+from tilewise.report.svg import empty_figure, inline, missing_reason, style, svg
 
-__all__ = ["OVERVIEW", "draw", "inline", "missing", "nothing", "save", "svg", "task"]
+__all__ = ["OVERVIEW", "draw", "empty_figure", "inline", "missing_reason", "save", "svg", "task"]
 
 #: A figure of curves has at most so many lines; more cannot be told apart.
 _MOST_CURVES = 12
@@ -41,7 +41,7 @@ def _drawn(spec: Spec, table: pd.DataFrame, evidence: Evidence) -> Figure:
     if spec.where:
         table = table.query(spec.where, engine="python")
     if table.empty:
-        return nothing(spec.empty)
+        return empty_figure(spec.empty)
     if "rate_unit" in table:
         unit = table["rate_unit"].iloc[0]
         spec = spec.but(unit=spec.unit.replace("RATE", unit), y_unit=spec.y_unit.replace("RATE", unit))
@@ -55,8 +55,8 @@ OVERVIEW: dict[str, Callable[[Evidence], Figure]] = {name: functools.partial(dra
 
 def save(draw: Callable[[], Figure], path: Path | str) -> None:
     """Draw a figure and write it as SVG, whole or not at all; if it cannot be drawn, one with the note that says so."""
-    drawing = notes.attempt(str(path), lambda: svg(draw()), lambda note: svg(nothing(note)))
-    with replacing(path) as temporary:
+    drawing = notes.attempt(str(path), lambda: svg(draw()), lambda note: svg(empty_figure(note)))
+    with atomic_path(path) as temporary:
         temporary.write_text(drawing, encoding="utf-8")
 
 
@@ -67,9 +67,9 @@ def task(name: str, evidence: Evidence) -> Figure:
         return draw(method, own)
     timed = pd.concat([own.gpu, own.cpu], ignore_index=True)
     if timed["gflops"].isna().all():
-        return nothing("Nothing of this task was timed; its table shows what was verified.")
+        return empty_figure("Nothing of this task was timed; its table shows what was verified.")
     if timed["gflops"].notna().sum() == 1:
-        return nothing("One point of this task was timed; its table has it.")
+        return empty_figure("One point of this task was timed; its table has it.")
     timed = timings.describe(timed, evidence)
     spec, kept = _of_sweep(timed, evidence)
     return _drawn(spec, kept, evidence)
@@ -81,10 +81,10 @@ def _of_sweep(timed: pd.DataFrame, evidence: Evidence) -> tuple[Spec, pd.DataFra
     x = _varied(chosen, evidence)
     if x:
         chosen = chosen[chosen[x].notna()]
-        chosen = chosen.assign(line=rate_figures.series(chosen, x, evidence))
+        chosen = chosen.assign(line=rate_figures.line_labels(chosen, x, evidence))
         lines = chosen["line"].nunique()
         over = {"x": x, "unit": _RULERS.get(x, x)}
-        if lines == 1 and not rate_figures.published(chosen, x, evidence):
+        if lines == 1 and not rate_figures.published_curves(chosen, x, evidence):
             return _BY_NAME["sweep"].but(**over), chosen
         if lines <= _MOST_CURVES and chosen["line"].str.len().max() <= _LONGEST_NAME:
             return _BY_NAME["curves"].but(**over), chosen

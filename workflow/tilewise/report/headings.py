@@ -1,4 +1,4 @@
-"""Which columns each table of the page shows, in which order and under which words: tables.yaml, read and checked."""
+"""Columns, order and headings of the page's tables, read from tables.yaml and checked."""
 
 import functools
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from kernelscope.yaml_input import meant, read_yaml
+from kernelscope.yaml_input import read_yaml, suggest_name
 from tilewise import UserError
 from tilewise.evidence import Evidence
 from tilewise.study import columns
@@ -57,7 +57,7 @@ def load(path: Path | str = LAYOUTS_FILE) -> dict[str, Layout]:
         named = [*_names(entry["columns"]), *(brief.split() if isinstance(brief, str) else _names(brief))]
         for name in [*named, *entry.get("headings", ())]:
             if name not in columns.COLUMNS and name != "*":
-                remedy = meant(name, columns.COLUMNS, "add it to study/columns.yaml")
+                remedy = suggest_name(name, columns.COLUMNS, "add it to study/columns.yaml")
                 raise UserError(f"{path}: {table}: there is no column '{name}'; {remedy}")
     return {table: _layout(entry) for table, entry in listed.items()}
 
@@ -87,7 +87,7 @@ def layouts() -> dict[str, Layout]:
     return load()
 
 
-def of(layout: str | None, table: pd.DataFrame, brief: bool = False) -> Headings:
+def make_headings(layout: str | None, table: pd.DataFrame, brief: bool = False) -> Headings:
     """The columns to show of a table: `layout` is a name in tables.yaml, or None for all."""
     if layout is None:
         return {name: ("", name) for name in table}

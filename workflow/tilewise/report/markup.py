@@ -75,7 +75,7 @@ def _cell(row, column, machine):
     if "claim" in row and column.startswith(("published", "measured ")):
         lines = html.escape(value).replace("\n", "<br>")
         small = f"<small>{lines}</small>" if "cannot" in row[column.replace("measured", "verdict")] else lines
-        return notes.marked(value) if notes.is_note(value) else small
+        return notes.note_html(value) if notes.is_note(value) else small
     if column.startswith("verdict "):
         return f'<span class="verdict {_MARKS[value]}">{html.escape(value)}</span>'
     if column == "verdict" and value:
@@ -103,7 +103,7 @@ class _Table:
 
     def html(self, caption: str, kind: str = "") -> str:
         """The table as HTML in its own box, which scrolls if the page is narrow."""
-        table = self.rows.assign(apart=timings.apart(self.rows))
+        table = self.rows.assign(apart=timings.range_percent(self.rows))
         rates = [name for name in self.columns if name in COLUMNS and COLUMNS[name].unit == "GFLOP/s"]
         large = bool(rates) and table[rates].max().max() >= 100  # no CPU loop is that fast
         rows = (table.assign(**{name: table[name] / 1000 for name in rates}) if large else table).to_dict("records")
@@ -161,7 +161,7 @@ def _orders(rows: list[dict[str, Any]], columns: Collection[str]) -> dict[str, l
     return found
 
 
-def matters(table: pd.DataFrame) -> pd.Series:
+def is_key_row(table: pd.DataFrame) -> pd.Series:
     """Of each row whether it stands for the others while the table is folded: the best and the baseline.
 
     Of those the largest product's if they are many; of a table that marks no best, the fastest rows or the first.
@@ -210,11 +210,11 @@ def table_html(
     """
     name = name or _name(caption)
     machine = evidence.machine if evidence else lambda platform, kernel: platform
-    columns = _said(headings.of(layout, table), table, hide, bool(layout))
+    columns = _said(headings.make_headings(layout, table), table, hide, bool(layout))
     own = own_rows(table, evidence) if evidence else pd.Series(False, table.index)
     shown = table[~own]
-    few = shown[matters(shown)] if len(shown) > MOST_ROWS else shown
-    brief = _said(headings.of(layout, table, brief=True), few if len(few) else table, hide, bool(layout))
+    few = shown[is_key_row(shown)] if len(shown) > MOST_ROWS else shown
+    brief = _said(headings.make_headings(layout, table, brief=True), few if len(few) else table, hide, bool(layout))
     if evidence and evidence.gpus:
         brief.pop("emulator", None)
     first = _Table(few, brief, machine, layout is None)
@@ -301,7 +301,7 @@ def _strip(own: pd.DataFrame, evidence: Evidence) -> str:
 
 def missing_html(missing: str, title: str, name: str = "") -> str:
     """What the page says instead of a figure that shows nothing: a sentence, without a number."""
-    words = notes.marked(missing) if notes.is_note(missing) else html.escape(missing)
+    words = notes.note_html(missing) if notes.is_note(missing) else html.escape(missing)
     return f'<p class="none" id="figure-{name or _name(title)}"><b>{html.escape(title)}.</b> {words}</p>'
 
 

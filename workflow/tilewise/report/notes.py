@@ -25,7 +25,7 @@ _MARKUP = re.compile(r"[\\`*_\[\](){}<>&\"'$~|#!:]")
 Made = TypeVar("Made")
 
 
-def plain(words: object) -> str:
+def plain_text(words: object) -> str:
     """Any words in one line that neither Markdown nor HTML takes for markup."""
     return _MARKUP.sub(lambda letter: f"&#{ord(letter[0])};", " ".join(str(words).split()))
 
@@ -42,12 +42,12 @@ def is_note(words: str) -> bool:
     return _CANNOT in words
 
 
-def marked(note: str) -> str:
+def note_html(note: str) -> str:
     """A note as HTML, which Markdown keeps as it is."""
-    return f'<span class="cannot" role="note">{plain(note)}</span>'
+    return f'<span class="cannot" role="note">{plain_text(note)}</span>'
 
 
-def found(page: str) -> list[str]:
+def find_notes(page: str) -> list[str]:
     """The notes of a page, or of a part of it, as text."""
     return [html.unescape(words) for words in re.findall(r'<span class="cannot" role="note">(.*?)</span>', page)]
 

@@ -1,4 +1,4 @@
-"""What all figures share: panels with their titles and legends, words from templates, and the looks of kernels.
+"""Elements shared by all figures: panels, titles, legends, labels, and the style of each kernel.
 
 One visual language: a kernel keeps its colour and its marker in every figure, a larger mark is a larger product, and
 libraries are grey stars. The colours can be told apart by colour-blind readers, and the figures can also be read in
@@ -116,7 +116,7 @@ def legend_of_sizes(figure: Any, sizes: Mapping[Any, float], title: str) -> None
     legend_of(figure, entries, MOST_ENTRIES, title=said)
 
 
-def beside(axis: Any, places: Iterable[float], words: Iterable[str], heading: str = "") -> None:
+def write_beside(axis: Any, places: Iterable[float], words: Iterable[str], heading: str = "") -> None:
     """Words in a column right of the panel, where no line crosses them; their heading is above."""
     at = {"xycoords": axis.get_yaxis_transform(), "va": "center", "fontsize": "small", "annotation_clip": False}
     for place, word in zip(places, words):

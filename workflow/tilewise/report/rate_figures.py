@@ -1,4 +1,4 @@
-"""The figures that are none of the four kinds of charts, each drawn by hand; figures.yaml names their rows."""
+"""Figures of rates outside the four kinds of charts: roofline, curves, sizes, tuning; figures.yaml names their rows."""
 
 import itertools
 import math
@@ -16,10 +16,10 @@ from tilewise.explain.number_format import rounded
 from tilewise.explain.timings import choice_text, shape_text
 from tilewise.report import charts, panels
 from tilewise.report.charts import look
-from tilewise.report.figure_rows import by_size, filled
+from tilewise.report.figure_rows import by_size, fill_rows
 from tilewise.report.panels import EDGE, MOST_ENTRIES
 from tilewise.report.specs import Spec
-from tilewise.report.svg import GREY, tell
+from tilewise.report.svg import GREY, set_tooltips
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 
@@ -31,7 +31,7 @@ def roofline(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
     The counts are of what moves between a multiprocessor and its caches. So a kernel may lie above the memory's roof,
     if the caches served it.
     """
-    figure, parts = charts.framed(rows, spec, evidence)
+    figure, parts = charts.make_panels(rows, spec, evidence)
     drawn = []
     for axis, part in parts:
         platform = part["platform"].iloc[0]
@@ -48,7 +48,7 @@ def roofline(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
         for speed in speeds.values():
             axis.plot(x, np.minimum(top, speed * x), color="black", linewidth=1.2, zorder=0)
         if peak:
-            panels.beside(axis, [peak], [f"vector peak\n{rounded(peak)} TFLOP/s"])
+            panels.write_beside(axis, [peak], [f"vector peak\n{rounded(peak)} TFLOP/s"])
         axis.set(xscale="log", yscale="log", xlabel=spec.unit, ylabel=spec.y_unit)
         axis.set_ylim(top=2 * max(top, part["tflops"].max()))
         drawn.append((x[0], speeds))
@@ -64,14 +64,14 @@ def roofline(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
 
 
 # ---- Curves ----------------------------------------------------------------------------------------------------------
-def series(rows: pd.DataFrame, x: str, evidence: Evidence) -> list[str]:
+def line_labels(rows: pd.DataFrame, x: str, evidence: Evidence) -> list[str]:
     """Words for the line on which each row lies in a figure over the parameter x: its type and what else was chosen."""
     words = [(row["dtype"], choice_text(row, evidence.kernels, without=(x,))) for row in rows.to_dict("records")]
     names = [", ".join(part for part in parts if part) for parts in words]
     return names if rows["kernel"].nunique() < 2 else [f"{k} {name}" for k, name in zip(rows["kernel"], names)]
 
 
-def published(rows: pd.DataFrame, x: str, evidence: Evidence) -> list[tuple[str, pd.DataFrame]]:
+def published_curves(rows: pd.DataFrame, x: str, evidence: Evidence) -> list[tuple[str, pd.DataFrame]]:
     """The published times of the same kernels over the parameter x: (label, rows in the order of x) for each curve."""
     source = evidence.published
     if x not in source:
@@ -84,7 +84,7 @@ def published(rows: pd.DataFrame, x: str, evidence: Evidence) -> list[tuple[str,
     for (device, *_), part in times.groupby(["device", "kernel", "dtype", *SHAPE, *others], sort=False, dropna=False):
         part = part.sort_values(x).drop_duplicates(x)
         if len(part) > 1 and part[x].iloc[0] == values[0]:
-            found.append((f"{device}: {series(part, x, evidence)[0]}", part))
+            found.append((f"{device}: {line_labels(part, x, evidence)[0]}", part))
     return found
 
 
@@ -122,7 +122,7 @@ def curves(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
             axis.set(xlabel=spec.unit, ylabel=words)
             if len(table):
                 charts.lines_in(axis, table, x, order, "line", evidence, y)
-        for (name, source), dashes in zip(published(rows, x, evidence), itertools.cycle(["--", ":", "-."])):
+        for (name, source), dashes in zip(published_curves(rows, x, evidence), itertools.cycle(["--", ":", "-."])):
             marker = look(source["kernel"].iloc[0], evidence)["marker"]
             places = [order.index(value) for value in source[x]]
             speed = source["value"].iloc[0] / source["value"]
@@ -145,7 +145,7 @@ def sizes(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
 
     Lines join sizes that divide by 16; other sizes are hollow marks.
     """
-    figure, parts = charts.framed(rows, spec, evidence)
+    figure, parts = charts.make_panels(rows, spec, evidence)
     for axis, part in parts:
         for kernel, own in part.sort_values(spec.x, kind="stable").groupby("kernel", sort=False):
             style, line, odd = look(kernel, evidence), own[own["friendly"]], own[~own["friendly"]]
@@ -153,9 +153,9 @@ def sizes(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
             for rows_of, face in ((line, style["color"]), (odd, "none")):
                 drawn = {"marker": style["marker"], "facecolor": face, "edgecolor": style["color"], "zorder": 3}
                 name = kernel if rows_of is line else f"_{kernel}"
-                tell(
+                set_tooltips(
                     axis.scatter(rows_of[spec.x], rows_of[spec.y], s=20, label=name, **drawn),
-                    filled(spec.hover, rows_of),
+                    fill_rows(spec.hover, rows_of),
                 )
         top = part[spec.y].max()
         if "roof_gflops" in part and (roof := part["roof_gflops"].iloc[0] / 1000) > 0:
@@ -180,7 +180,7 @@ def tuning(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
     One panel per platform, kernel and element type. Other shapes are grey. A point says how many variants of a shape
     are as good as the best, and a cross marks variants that spill registers.
     """
-    figure, parts = charts.framed(rows, spec, evidence)
+    figure, parts = charts.make_panels(rows, spec, evidence)
     for number, (axis, part) in enumerate(parts):
         for shape in (shapes := by_size(part)):
             line, large = part[part["shape"] == shape].sort_values("rank"), shape == shapes[-1]
@@ -190,7 +190,7 @@ def tuning(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
             axis.scatter(spilled["rank"], spilled["percent_of_best"], color=colour, marker="x", s=12)
             good = line[line["percent_of_best"] >= 100 * tuned.AS_GOOD]
             mark = axis.scatter(*good[["rank", "percent_of_best"]].iloc[-1], color=colour, s=22, zorder=3, **EDGE)
-            tell(mark, [f"{shape}: {len(good)} of {len(line)} variants are as good as the best"])
+            set_tooltips(mark, [f"{shape}: {len(good)} of {len(line)} variants are as good as the best"])
         axis.axhline(100 * tuned.AS_GOOD, color=GREY, linewidth=0.8, linestyle="--")
         axis.set(xscale="log", ylim=(0, 103), ylabel=spec.y_unit if number % spec.columns == 0 else "")
         axis.set_xlabel(spec.unit if number >= len(parts) - spec.columns else "")  # below which there is no other

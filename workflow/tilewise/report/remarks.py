@@ -1,4 +1,4 @@
-"""What captions, rungs and the first screen say besides the sections: where numbers come from, how they compare."""
+"""Text of captions, rungs and the first screen: the origin of numbers and their comparison."""
 
 import pandas as pd
 
@@ -6,13 +6,13 @@ from tilewise.evidence import Evidence
 from tilewise.explain import provenance
 from tilewise.explain.climb import same_ladder
 from tilewise.explain.number_format import rounded
-from tilewise.report.notes import plain
+from tilewise.report.notes import plain_text
 from tilewise.report.sections import number_of, percent, times
 
 
 def origin(evidence: Evidence) -> str:
     """What was measured, where and when, as a block quote at the top of the page."""
-    here = ", ".join(plain(platform.device.cpu["name"]) for platform in evidence.platforms if not platform.has_gpu)
+    here = ", ".join(plain_text(platform.device.cpu["name"]) for platform in evidence.platforms if not platform.has_gpu)
     lines = []
     if here and not evidence.gpus:
         lines.append("**No GPU times.** This machine has no GPU, and the repository does not hold a recorded run.")
@@ -24,7 +24,7 @@ def origin(evidence: Evidence) -> str:
         lines.append(f"{said} they were recorded on {source}." + f" {where} lists what each card measured." * several)
     for platform in evidence.platforms:
         if platform.has_gpu:
-            lines.append(f"**Measured on {plain(platform.label)}**, {_when(platform)}, by this run.")
+            lines.append(f"**Measured on {plain_text(platform.label)}**, {_when(platform)}, by this run.")
     if here:
         lines.append(
             f"Measured here ({here}): the CPU loop. Verified here: every CUDA kernel, on the CPU emulator, "
@@ -39,13 +39,13 @@ def _when(platform):
 
 def _recorded(gpu):
     commits = dict.fromkeys(f"`{state.partition(' ')[0][:10]}`" for state in gpu.commits)
-    name, cards = plain(gpu.device.gpu["name"]), len(gpu.own_cards)
+    name, cards = plain_text(gpu.device.gpu["name"]), len(gpu.own_cards)
     where = f"{number_of(cards, 'card')} of the model {name}" if cards > 1 else f"an {name}"
     return f"{where} at {_when(gpu)} (`{gpu.name}`, commit {' and '.join(commits)})"
 
 
 def _with_block(row):
-    """A kernel in words, with its block if that is its parameter."""
+    """The label of a kernel, with its block if that is its parameter."""
     return f"`{row['kernel']}`" + (f" with blocks of {row['choice']}" if "×" in row["choice"] else "")
 
 
@@ -54,19 +54,19 @@ def step(evidence: Evidence, rungs: pd.DataFrame, this: pd.Series) -> list[tuple
 
     The items are (term, words in Markdown).
     """
-    found = [("On", plain(evidence.names[this["platform"]]))] if len(evidence.gpus) > 1 else []
+    found = [("On", plain_text(evidence.names[this["platform"]]))] if len(evidence.gpus) > 1 else []
     if this["gflops"] <= 1.02 * this["bound_gflops"]:
         words = f"{rounded(this['bound_gflops'] / 1000)}\u00a0TFLOP/s, limited by {this['bound_by']}"
         gain = f": {times(this['bound_gain'])} the limit of `{this['before']}`" if pd.notna(this["bound_gain"]) else ""
         found.append(("Arithmetic allows", words + gain))
-    found.append(("Measured", reached(rungs, this)))
+    found.append(("Measured", rate_remark(rungs, this)))
     if pd.notna(this["top_wait_each"]):
         each = rounded(this["top_wait_each"])
         found.append(("Top stall, counted by ncu", f"warps wait {this['top_wait']}: {each} per issued instruction"))
     return found
 
 
-def reached(rungs: pd.DataFrame, this: pd.Series) -> str:
+def rate_remark(rungs: pd.DataFrame, this: pd.Series) -> str:
     """What a rung reaches, beside the fastest rung before it and the library, in Markdown."""
     words = f"**{rounded(this['gflops'] / 1000)}\u00a0TFLOP/s**"
     if this["before"] and this["as_fast"]:
@@ -91,7 +91,7 @@ def overhead(table: pd.DataFrame, evidence: Evidence) -> str:
         longest = overhead_us / 1000 / REMARKED
         if (isolated < longest).any():
             lines.append(
-                f"{rounded(overhead_us)} µs of each time on {plain(evidence.labels[name])} are the overhead of an "
+                f"{rounded(overhead_us)} µs of each time on {plain_text(evidence.labels[name])} are the overhead of an "
                 f"isolated run, over 2\u00a0% of times below {rounded(longest)} ms."
             )
     return " ".join(lines)

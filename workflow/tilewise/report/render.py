@@ -20,7 +20,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
-from kernelscope.files import replacing
+from kernelscope.files import atomic_path
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import Evidence, Platform, load_evidence
 from tilewise.explain import climb, provenance, quantities, timings
@@ -139,7 +139,7 @@ class Page:
 
     def origin(self) -> Markup:
         """What was measured, where and when."""
-        return Markup(notes.attempt("Text: origin", lambda: remarks.origin(self.evidence), notes.marked))
+        return Markup(notes.attempt("Text: origin", lambda: remarks.origin(self.evidence), notes.note_html))
 
     def figure(self, name: str, title: str, caption: str = "") -> Markup:
         """The figure of a task, of `figures.OVERVIEW` or of FIGURES, with its caption in Markdown."""
@@ -184,7 +184,7 @@ class Page:
 
     def tiles(self, name: str, idea: str = "", title: str = "") -> Markup:
         """What is new in a kernel at the product at which it is fastest, beside the lines that begin with `idea`."""
-        timed = timings.timed(self.ladder).sort_values("gflops")
+        timed = timings.timed_rows(self.ladder).sort_values("gflops")
         own = timed[timed["kernel"] == name]
         if own.empty:
             return Markup("")
@@ -211,15 +211,14 @@ class Page:
             return Markup(f"### `{name}`\n\n{text}\n\n")
         kernel = self.evidence.kernels[name]
         heading = kernel.title if kernel.title.startswith(name) else f"{name}: {kernel.title}"
-        return Markup(
-            f"### {notes.plain(heading.replace(' x ', ' × '))}\n\n{self._tiles(own.iloc[0], idea, title)}\n\n{text}\n\n"
-        )
+        heading = notes.plain_text(heading.replace(" x ", " × "))
+        return Markup(f"### {heading}\n\n{self._tiles(own.iloc[0], idea, title)}\n\n{text}\n\n")
 
     def _steps(self, row: pd.Series, others: Iterable[pd.Series], rungs: pd.DataFrame) -> str:
         """What arithmetic allows a rung, what it reaches and waits for, and what it reaches elsewhere, in HTML."""
         steps = remarks.step(self.evidence, rungs, row)
         names = self.evidence.names
-        steps += [(f"On the {names[other['platform']]}", remarks.reached(rungs, other)) for other in others]
+        steps += [(f"On the {names[other['platform']]}", remarks.rate_remark(rungs, other)) for other in others]
         said = [(term, Markup(self._markdown.renderInline(words))) for term, words in steps]
         return f"{pieces().step(said)}\n\n"
 
@@ -287,7 +286,7 @@ class Page:
 
     def _framed(self, figure: Any, title: str, caption: str, name: str, anchor: str) -> str:
         words = self._caption(title, caption)
-        if missing := figures.missing(figure):
+        if missing := figures.missing_reason(figure):
             return markup.missing_html(missing, title, anchor)
         made, name, drawing = markup.figure_html(figure, words, anchor, next(self._numbers["Figure"]))
         self.drawings[name] = drawing
@@ -319,14 +318,14 @@ class Page:
 
     def _piece(self, name: str, make: Callable[[], str]) -> Markup:
         """HTML that Markdown leaves alone; if it cannot be made, its note."""
-        self._pieces.append(notes.attempt(name, make, notes.marked))
+        self._pieces.append(notes.attempt(name, make, notes.note_html))
         return Markup(f'<div data-piece="{len(self._pieces) - 1}"></div>')
 
     def section(self, name: str) -> str:
         """A file of report/sections as HTML; one that cannot be made is a note."""
         make, before = functools.partial(self._language.get_template, name), set(self._missing)
-        text = notes.attempt(f"Section: {name}", lambda: make().render(), notes.marked)
-        missing = [notes.marked(note) for table, note in self._missing.items() if table not in before]
+        text = notes.attempt(f"Section: {name}", lambda: make().render(), notes.note_html)
+        missing = [notes.note_html(note) for table, note in self._missing.items() if table not in before]
         return self._html("\n\n".join([text, *missing]))
 
     def text(self, source: str) -> str:
@@ -393,13 +392,13 @@ def render(
     """
     page = load([Path(folder) for folder in folders], recorded, drawn=drawn)
     texts = {Path(output).with_name(f"{name}.html"): page.html(name) for name in sections.PAGES}
-    found = list(dict.fromkeys(note for text in texts.values() for note in notes.found(text)))
+    found = list(dict.fromkeys(note for text in texts.values() for note in notes.find_notes(text)))
     for place, reason in page.left_out:
         logging.getLogger("tilewise").info("report/sections/%s: left out: %s", place, reason)
     write_json(found, Path(output).with_name(notes.FILE))
     write(texts, page.drawings)
-    with replacing(Path(output).with_name(markup.FIGURES_FOLDER) / Path(PREVIEW).name) as picture:
-        climbed = notes.attempt("Preview", lambda: figures.draw("climb", page.evidence), figures.nothing)
+    with atomic_path(Path(output).with_name(markup.FIGURES_FOLDER) / Path(PREVIEW).name) as picture:
+        climbed = notes.attempt("Preview", lambda: figures.draw("climb", page.evidence), figures.empty_figure)
         climbed.savefig(picture, format="png", dpi=200, facecolor="white")
     return found
 
@@ -410,10 +409,10 @@ def write(texts: Mapping[Path, str], drawn: Mapping[str, str]) -> None:
     drawings = _in_colour(drawn, TEMPLATE.with_name("style.css").read_text(encoding="utf-8"))
     with contextlib.ExitStack() as pages:  # they appear when their figures are there
         for output, text in texts.items():
-            pages.enter_context(replacing(output)).write_text(text, encoding="utf-8")
+            pages.enter_context(atomic_path(output)).write_text(text, encoding="utf-8")
         beside.mkdir(exist_ok=True)
         for name, drawing in drawings.items():
-            with replacing(beside / f"{name}.svg") as figure:
+            with atomic_path(beside / f"{name}.svg") as figure:
                 figure.write_text(drawing, encoding="utf-8")
         for old in beside.glob("*.svg"):
             if old.stem not in drawings:

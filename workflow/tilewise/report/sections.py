@@ -23,7 +23,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
 from kernelscope.files import read_text
-from kernelscope.yaml_input import meant
+from kernelscope.yaml_input import suggest_name
 from tilewise import ROOT, UserError
 from tilewise.evidence import Evidence, Platform
 from tilewise.explain.number_format import rounded
@@ -72,7 +72,7 @@ class Sentence(Extension):
             self.environment.left_out.append((place, str(reason)))
             return ""
         except Exception as error:  # whatever it is, the rest of the page goes on
-            return notes.marked(notes.sentence(f"Sentence: {place}", error)) + "\n"
+            return notes.note_html(notes.sentence(f"Sentence: {place}", error)) + "\n"
 
 
 class Language(ImmutableSandboxedEnvironment):
@@ -89,7 +89,7 @@ class Language(ImmutableSandboxedEnvironment):
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
-            finalize=shown,
+            finalize=format_value,
         )
         self.globals |= names or {}
         self.filters |= {each.__name__: each for each in FILTERS}
@@ -115,7 +115,7 @@ _OPEN = (
 )
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """What `{{ }}` shows of a value: markup as it is, numbers rounded, other words without markup.
 
     Raises Untestable for a number that is not known.
@@ -124,13 +124,13 @@ def shown(value: Any) -> str:
     if isinstance(value, Markup):
         return value
     if isinstance(value, Real):
-        return rounded(known(value))
-    words = str(known(value))  # blanks at its ends belong to a sentence
-    return " " * words.startswith(" ") + notes.plain(words) + " " * words.endswith(" ")
+        return rounded(require_known(value))
+    words = str(require_known(value))  # blanks at its ends belong to a sentence
+    return " " * words.startswith(" ") + notes.plain_text(words) + " " * words.endswith(" ")
 
 
-def known(value: Any) -> Any:
-    """The value, unless nobody knows it: then it raises Untestable."""
+def require_known(value: Any) -> Any:
+    """Return the value; raises Untestable if it is unknown."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         raise Untestable("a number is not known")
     return value
@@ -145,27 +145,27 @@ def plain_number(value: Any) -> Any:
 
 def digits(value: Any, number: int) -> Markup:
     """`{{ x | digits(4) }}`: a number with more digits than usual, where these make the point."""
-    return Markup(rounded(known(plain_number(value)), number=number))
+    return Markup(rounded(require_known(plain_number(value)), number=number))
 
 
 def whole(value: Any) -> Markup:
     """`{{ n | whole }}`: a count with all its digits, such as 9,088."""
-    return Markup(f"{known(plain_number(value)):,.0f}")
+    return Markup(f"{require_known(plain_number(value)):,.0f}")
 
 
 def times(value: Any) -> Markup:
     """`{{ x | times }}`: a ratio, such as 1.43×."""
-    return Markup(f"{rounded(known(plain_number(value)), 'x')}×")
+    return Markup(f"{rounded(require_known(plain_number(value)), 'x')}×")
 
 
 def percent(value: Any) -> Markup:
     """`{{ x | percent }}`: a percentage, such as 85 % or 4.1 %."""
-    return Markup(f"{rounded(known(plain_number(value)), '%')}\u00a0%")
+    return Markup(f"{rounded(require_known(plain_number(value)), '%')}\u00a0%")
 
 
 def number_of(count: Any, noun: str) -> Markup:
     """`{{ n | number_of("block") }}`: a number in words with its noun, such as two blocks."""
-    number = int(known(plain_number(count)))
+    number = int(require_known(plain_number(count)))
     words = _COUNTS[number - 1] if 0 < number <= len(_COUNTS) else f"{number:,}"
     return Markup(f"{words} {noun}{'' if number == 1 else 's'}")
 
@@ -180,25 +180,25 @@ def listed(words: Iterable[str] | str, mark: str = "") -> Markup:
     """
     if isinstance(words, str):
         words = [Markup(" ".join(each.split())) for each in re.split(r"^\s*- ", words, flags=re.MULTILINE)[1:]]
-    *first, last = [shown(each) for each in words] or [""]
+    *first, last = [format_value(each) for each in words] or [""]
     return Markup(f"{mark} ".join([*first, last]) if mark or not first else f"{', '.join(first)} and {last}")
 
 
 def code(words: str) -> Markup:
     """`{{ row.kernel | code }}`: a name as code."""
-    return Markup(f"<code>{shown(words)}</code>")
+    return Markup(f"<code>{format_value(words)}</code>")
 
 
 def named(row: "Row") -> Markup:
     """`{{ row | named }}`: a kernel with its choice of parameters and its type."""
-    choice = f" ({shown(row.choice)})" if row.choice else ""
-    return Markup(f"{code(row.kernel)}{choice} in {shown(row.dtype)}")
+    choice = f" ({format_value(row.choice)})" if row.choice else ""
+    return Markup(f"{code(row.kernel)}{choice} in {format_value(row.dtype)}")
 
 
 def median(values: Iterable[float]) -> float:
     """`{{ rows | map(attribute="gflops") | median }}`: raises Untestable if there is none."""
-    found = [known(plain_number(value)) for value in values]
-    return statistics.median(found) if found else known(None)
+    found = [require_known(plain_number(value)) for value in values]
+    return statistics.median(found) if found else require_known(None)
 
 
 #: What a section may put behind a `|`, beside Jinja's own.
@@ -244,7 +244,7 @@ def _foreign(node: nodes.Node, compiler: Language) -> str:
         return f"'{node.attr}' in a section; Python's own attributes are closed to it" * node.attr.startswith("_")
     if isinstance(node, nodes.Filter | nodes.Test):
         what, names = ("filter", compiler.filters) if isinstance(node, nodes.Filter) else ("test", compiler.tests)
-        return "" if node.name in names else f"{what} '{node.name}'; {meant(node.name, names)}"
+        return "" if node.name in names else f"{what} '{node.name}'; {suggest_name(node.name, names)}"
     return f"`{type(node).__name__.lower()}` in a section, which stands alone; write its words here"
 
 
@@ -270,18 +270,21 @@ def _wrong(call: nodes.Call, columns: Collection[str], known: Mapping[str, tuple
     called = call.node
     if isinstance(called, nodes.Name):
         if called.name not in {*NAMES, "ceil_div", "caller"}:
-            return f"function '{called.name}'; {meant(called.name, NAMES)}"
+            return f"function '{called.name}'; {suggest_name(called.name, NAMES)}"
         if called.name in known:
             what, names = known[called.name]
             given = call.args if called.name in ("gpus", "machines") else call.args[:1]
             first = [each.value for each in given if isinstance(each, nodes.Const)]
-            return next((f"{what} '{name}'; {meant(name, sorted(names))}" for name in first if name not in names), "")
+            return next(
+                (f"{what} '{name}'; {suggest_name(name, sorted(names))}" for name in first if name not in names), ""
+            )
     if isinstance(called, nodes.Getattr):
         if called.attr not in {*QUERIES, "of", "items", "known", "peak"}:
-            return f"function '{called.attr}'; {meant(called.attr, QUERIES)}"
+            return f"function '{called.attr}'; {suggest_name(called.attr, QUERIES)}"
         wrong = [each.key for each in call.kwargs if each.key not in columns]
         if wrong:
-            return f"column '{wrong[0]}'; {meant(wrong[0], columns, '`python -m tilewise.study.columns` lists all')}"
+            remedy = suggest_name(wrong[0], columns, "`python -m tilewise.study.columns` lists all")
+            return f"column '{wrong[0]}'; {remedy}"
     return ""
 
 

@@ -60,7 +60,7 @@ def style() -> Iterator[None]:
         yield
 
 
-def nothing(why: str) -> Figure:
+def empty_figure(why: str) -> Figure:
     """A figure that says why there is nothing to draw."""
     with style():
         figure = Figure(figsize=(7.6, 1.2), layout="constrained")
@@ -71,7 +71,7 @@ def nothing(why: str) -> Figure:
     return figure
 
 
-def missing(figure: Figure | str) -> str:
+def missing_reason(figure: Figure | str) -> str:
     """Why a figure, or what `svg` made of it, has nothing to show; empty if it shows something."""
     if isinstance(figure, str):
         found = re.match(rf'<svg[^>]* {notes.ATTRIBUTE}="([^"]*)"', figure)
@@ -80,7 +80,7 @@ def missing(figure: Figure | str) -> str:
     return label.removeprefix(_NOTHING) if label.startswith(_NOTHING) else ""
 
 
-def tell(artist: Artist, words: Iterable[str]) -> None:
+def set_tooltips(artist: Artist, words: Iterable[str]) -> None:
     """Let the marks of an artist say these words, one for each, when they are pointed at."""
     artist.set_gid(_TELLS + _NEXT.join(" ".join(word.split()) for word in words))
 
@@ -107,7 +107,7 @@ def svg(figure: Figure) -> str:
     for element in root.iter():
         if element.get("id", "").startswith(_TELLS):
             _entitle(element)
-    if why := missing(figure):
+    if why := missing_reason(figure):
         root.set(notes.ATTRIBUTE, why)
     text = ElementTree.tostring(root, encoding="unicode")
     named = {*re.findall(_REFERENCE, text)}  # Matplotlib names every group, which is a sixth of a drawing

@@ -23,7 +23,7 @@ from tilewise.explain.timings import (
     describe,
     fastest_first,
     pairs,
-    swept,
+    swept_tasks,
     with_words,
 )
 from tilewise.explain.variability import with_cards
@@ -49,7 +49,7 @@ def _beside_published(table, evidence, pick_best):
     keys = ["kernel", "dtype", *SHAPE, *([] if pick_best else evidence.choice)]
     # A parameter that no source has is empty there: its figures are of kernels without it.
     missing = [name for name in keys if name not in evidence.published]
-    published = columns.typed(evidence.published.reindex(columns=[*evidence.published, *missing]))
+    published = columns.set_types(evidence.published.reindex(columns=[*evidence.published, *missing]))
     table = table.merge(_published_times(published, keys, pick_best), how="left", on=keys)
     return table.assign(ratio=table["published_ms"] / table["time_ms"])
 
@@ -119,7 +119,7 @@ def ladder(evidence: Evidence) -> pd.DataFrame:
     speedup_over_naive and speedup_over_cpu are ratios of times on the same machine. percent_of_peak refers to the
     vector peak of device.json; cuBLAS can exceed it for double if the GPU has FP64 tensor cores.
     """
-    table = winners(evidence.of(*swept(evidence)).gpu, evidence)
+    table = winners(evidence.of(*swept_tasks(evidence)).gpu, evidence)
     naive = table[(table["kernel"] == "naive") & (table["status"] == Status.OK)]
     keys = ["platform", "dtype", *SHAPE]
     naive = naive.rename(columns={"time_ms": "naive_ms"})[[*keys, "naive_ms"]]

@@ -1,4 +1,4 @@
-"""The tables and figures beside those of tasks, by the names that sections use; each is made for a `render.Page`."""
+"""Tables and figures for sections, by name, in addition to those of tasks; each is made for a `render.Page`."""
 
 from collections.abc import Callable
 from types import ModuleType

@@ -27,7 +27,7 @@ def lines(path: Path, layout: str, most: int) -> Iterator[str]:
         own = table["platform"] == path.parent.parent.name
         table = pd.concat([table[own], table[~own]])
     shown = table.head(most)
-    layout_of = {name: heading for name, (_, heading) in headings.of(layout, shown, brief=True).items()}
+    layout_of = {name: heading for name, (_, heading) in headings.make_headings(layout, shown, brief=True).items()}
     found: list[list[str]] = []
     width = 0
     for name, heading in layout_of.items():

@@ -1,4 +1,4 @@
-"""What a binary is made of, as a hash: two with one hash are the same, whoever compiles them. It needs no compiler."""
+"""Hash everything that determines a binary; equal hashes mean equal binaries. No compiler is needed."""
 
 from collections.abc import Sequence
 

@@ -61,7 +61,7 @@ WHOLE = ("occupancy", "tile_choice", "traffic", "counters", "instructions", "cac
 FACTS = tuple(name for name in FILES if name not in ("measurements", "published", "parts", "cards", *WHOLE))
 
 
-def of(file: str, parameters: Iterable[str]) -> list[str]:
+def column_names(file: str, parameters: Iterable[str]) -> list[str]:
     """The columns of a file of FILES, with those of the `parameters` in their place."""
     return [name for word in FILES[file] for name in (parameters if word == "*" else [word])]
 
@@ -92,7 +92,7 @@ def is_words(name: str) -> bool:
     return name in COLUMNS and COLUMNS[name].type in ("text", "flag")
 
 
-def typed(table: pd.DataFrame) -> pd.DataFrame:
+def set_types(table: pd.DataFrame) -> pd.DataFrame:
     """A table with every column in its type; a column that is not in the list is a parameter, a whole number.
 
     Raises UserError with the first column that holds something else.
@@ -115,10 +115,10 @@ def typed(table: pd.DataFrame) -> pd.DataFrame:
 
 def frame(rows: Iterable[Mapping[str, Any]], file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
     """Rows as a DataFrame with the columns of a file."""
-    return typed(pd.DataFrame(list(rows), columns=of(file, parameters)))
+    return set_types(pd.DataFrame(list(rows), columns=column_names(file, parameters)))
 
 
-def empty(file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
+def empty_table(file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
     """A DataFrame with the columns of a file and no rows."""
     return frame([], file, parameters)
 
@@ -132,7 +132,7 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> pd.Data
     """
     path = Path(path)
     if not path.exists():
-        return empty(file, parameters)
+        return empty_table(file, parameters)
     text = {name: "str" for name, column in COLUMNS.items() if column.type == "text"}
     content = read_bytes(path, remedy(path), MOST_TABLE_BYTES)
     try:
@@ -144,14 +144,14 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> pd.Data
         raise UserError(f"{path}: this is not a table ({str(error).strip()}); {remedy(path)}") from None
     if not content.endswith(b"\n"):
         raise UserError(f"{path}: the last line is cut short; {remedy(path)}")
-    for name in of(file, ()):
+    for name in column_names(file, ()):
         if name not in table:
             older = f"a run of another version of Tilewise is read by that version; {remedy(path)}"
             raise UserError(f"{path}: the column '{name}' is missing; {older}")
-    wanted = of(file, parameters)
+    wanted = column_names(file, parameters)
     table = table.reindex(columns=[*wanted, *(name for name in table if name not in wanted)])
     try:
-        table = typed(table)
+        table = set_types(table)
     except UserError as error:
         raise UserError(f"{path}: {error}; {remedy(path)}") from None
     if file == "measurements":

@@ -1,4 +1,4 @@
-"""How long the study's steps take, from recorded runs: a job's time limit under Slurm follows from it."""
+"""Estimate the durations of the study's steps from recorded runs, for time limits under Slurm."""
 
 import functools
 from collections.abc import Sequence
@@ -26,17 +26,17 @@ TUNE_S = 300
 
 
 @functools.cache
-def recorded(folder: Path = RECORDED) -> dict[tuple, float]:
+def recorded_seconds(folder: Path = RECORDED) -> dict[tuple, float]:
     """Seconds that the samples of a product took in the recorded runs, by kernel, type, n, p and m; of several, the
     most."""
     runs = (columns.read(path, "measurements") for path in sorted(folder.glob("*/measurements.csv")))
-    rows = pd.concat([columns.empty("measurements"), *runs])
+    rows = pd.concat([columns.empty_table("measurements"), *runs])
     seconds = rows["time_ms"] * rows["samples"] * rows["runs"].fillna(1) / 1000
     return seconds.groupby([rows[name] for name in ("kernel", "dtype", *columns.SHAPE)]).max().dropna().to_dict()
 
 
-def of_points(points: Sequence[Point], per_point: float, backend: str, folder: Path = RECORDED) -> float:
+def estimate_seconds(points: Sequence[Point], per_point: float, backend: str, folder: Path = RECORDED) -> float:
     """Seconds for the points of a task on a backend, each as long as so many points of a sweep."""
-    known = recorded(folder) if backend == "gpu" else {}
+    known = recorded_seconds(folder) if backend == "gpu" else {}
     samples = sum(known.get((at.kernel, at.dtype, at.n, at.p, at.m), 0.0) for at in points)
     return per_point * (POINT_S[backend] * len(points) + samples)

@@ -1,4 +1,4 @@
-"""What runs a point on a machine, as data, and the row that comes of it."""
+"""A point's job on a machine as data, and its result row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

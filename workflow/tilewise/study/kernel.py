@@ -1,4 +1,4 @@
-"""A kernel as an entry of the registry describes it, and what it runs for a point."""
+"""A kernel of the registry, and its launches for a point."""
 
 import ctypes
 import math

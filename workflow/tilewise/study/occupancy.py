@@ -1,4 +1,4 @@
-"""How many blocks of a kernel a multiprocessor holds at a time.
+"""Compute the number of resident blocks per multiprocessor.
 
 Blocks share four resources of a multiprocessor: thread slots, block slots, registers and shared memory. The resource
 that runs out first is the limit. The rules are those of NVIDIA's occupancy calculator.

@@ -1,4 +1,4 @@
-"""Reads kernels/registry.yaml and checks its entries."""
+"""Read kernels/registry.yaml and check its entries."""
 
 import keyword
 import re
@@ -39,7 +39,7 @@ def load(folder: Path | str = KERNELS, checked: bool = False) -> dict[str, Kerne
     entries = read_yaml(path)
     if not checked:
         validate(entries, "registry", path)
-    chosen = tuning.of_kernels(folder, checked)
+    chosen = tuning.choices_by_kernel(folder, checked)
     kernels = {name: _kernel(name, entry, folder, chosen.get(name, {})) for name, entry in entries.items()}
     if not checked:
         for kernel in kernels.values():

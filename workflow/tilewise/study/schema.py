@@ -1,4 +1,4 @@
-"""Validates YAML and JSON with workflow/schemas/."""
+"""Validate YAML and JSON with workflow/schemas/."""
 
 import functools
 from collections.abc import Callable

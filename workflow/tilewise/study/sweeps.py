@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kernelscope.limits import MAX_THREADS_PER_BLOCK
-from kernelscope.yaml_input import meant
+from kernelscope.yaml_input import suggest_name
 from tilewise import UserError
 from tilewise.study import tuning
 from tilewise.study.kernel import Kernel, Kind
@@ -22,15 +22,15 @@ UNIT = 16
 MOST_EXAMPLES = 100
 
 
-def listed(value: Any) -> list:
+def as_list(value: Any) -> list:
     """A value of the config that may be one or several, as a list."""
     return value if isinstance(value, list) else [value]
 
 
-def one_of(value: str, known: Mapping[str, Any], place: str) -> Any:
+def look_up(value: str, known: Mapping[str, Any], place: str) -> Any:
     """known[value]; UserError with the nearest name if there is no such key."""
     if value not in known:
-        raise UserError(f"{place}: there is no '{value}'; {meant(value, known)}")
+        raise UserError(f"{place}: there is no '{value}'; {suggest_name(value, known)}")
     return known[value]
 
 
@@ -132,8 +132,8 @@ def _named(
 
     Raises UserError for a kernel that it cannot have, and for a type that the kernel does not take.
     """
-    for name, dtype in itertools.product(listed(sweep["kernel"]), listed(sweep["dtype"])):
-        kernel = one_of(name, kernels, f"{where}.kernel")
+    for name, dtype in itertools.product(as_list(sweep["kernel"]), as_list(sweep["dtype"])):
+        kernel = look_up(name, kernels, f"{where}.kernel")
         if kernel.faulty:
             raise UserError(f"{where}.kernel: {name} has a fault on purpose; the memory microscope alone runs it")
         if only_for and not kernel.launched:
@@ -142,7 +142,7 @@ def _named(
                 f"{where}.kernel: {only_for} is for CUDA kernels, and {name} is not one; name one, such as {first}; "
                 "`tilewise list kernels` shows all"
             )
-        one_of(dtype, PRECISIONS, f"{where}.dtype")
+        look_up(dtype, PRECISIONS, f"{where}.dtype")
         if dtype not in kernel.dtypes:
             raise UserError(f"{where}.dtype: {name} is not for {dtype}; it takes {', '.join(kernel.dtypes)}")
         yield kernel, dtype
@@ -202,7 +202,7 @@ def at_smallest_shape(point: Point, kernel: Kernel, blocks: int = 1) -> Point | 
 def _shapes(config: Mapping, sweep: Mapping, where: str) -> list[dict[str, int]]:
     if "shapes" not in sweep:
         raise UserError(f"{where}: the key 'shapes' is missing; name one of {', '.join(config['shapes'])}")
-    return [s for name in listed(sweep["shapes"]) for s in one_of(name, config["shapes"], f"{where}.shapes")]
+    return [s for name in as_list(sweep["shapes"]) for s in look_up(name, config["shapes"], f"{where}.shapes")]
 
 
 def _tuned(kernel: Kernel, dtype: str, word: str, gpu: str, sweep: Mapping[str, Any], where: str) -> Mapping[str, Any]:
@@ -227,7 +227,7 @@ def tuned_point(kernel: Kernel, dtype: str, shape: Mapping[str, int], gpu: str) 
     return None if kernel.unmet(point) else point
 
 
-def in_words(parameters: Parameters) -> dict[str, Any]:
+def sweep_parameters(parameters: Parameters) -> dict[str, Any]:
     """Parameters as a sweep of the config names them: block_x and block_y are one, `block: 32x8`."""
     values = dict(parameters)
     block = {"block": f"{values.pop('block_x')}x{values.pop('block_y')}"} if "block_x" in values else {}
@@ -276,13 +276,13 @@ def _axes(kernel: Kernel, sweep: Mapping[str, Any], where: str, space: bool) -> 
 def _values(key: str, kernel: Kernel, sweep: Mapping[str, Any], where: str) -> list[Parameters]:
     """The values that a sweep gives one parameter, each as columns."""
     if key == "block":
-        sizes = [[int(size) for size in text.split("x")] for text in listed(sweep[key])]
+        sizes = [[int(size) for size in text.split("x")] for text in as_list(sweep[key])]
         return [(("block_x", x), ("block_y", y)) for x, y in sizes]
     least = kernel.least.get(key, 1)
-    for value in listed(sweep[key]):
+    for value in as_list(sweep[key]):
         if not isinstance(value, int) or value < least:
             raise UserError(f"{where}.{key}: {value!r}; {kernel.name} takes whole numbers of at least {least}")
-    return [((key, int(value)),) for value in listed(sweep[key])]
+    return [((key, int(value)),) for value in as_list(sweep[key])]
 
 
 def check_unswept(kernels: Mapping[str, Kernel], swept: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from kernelscope.files import read_text, replacing
+from kernelscope.files import atomic_path, read_text
 from kernelscope.yaml_input import read_yaml
 from tilewise.study.expressions import evaluate
 from tilewise.study.schema import validate
@@ -43,7 +43,7 @@ def shape_class(shape: Mapping[str, int]) -> str:
 
 
 def nearest(known: Mapping[str, Any], name: str) -> Any:
-    """known[name]; without it, the first entry: a GPU or a class that nobody has tuned starts from there."""
+    """known[name], or the first entry for a GPU or class that has not been tuned."""
     return known[name] if name in known else next(iter(known.values()))
 
 
@@ -66,7 +66,7 @@ def load(folder: Path | str, checked: bool = False) -> Choices:
     return found
 
 
-def of_kernels(folder: Path | str, checked: bool = False) -> dict[str, dict[str, Any]]:
+def choices_by_kernel(folder: Path | str, checked: bool = False) -> dict[str, dict[str, Any]]:
     """The registered choices, by kernel, then GPU, element type and class of shapes."""
     found: dict[str, dict[str, Any]] = {}
     for gpu, kernels in load(folder, checked).items():
@@ -75,7 +75,7 @@ def of_kernels(folder: Path | str, checked: bool = False) -> dict[str, dict[str,
     return found
 
 
-def merged(old: Choices, new: Choices) -> Choices:
+def merge(old: Choices, new: Choices) -> Choices:
     """The choices of `old` with those of `new` in their place; classes are in the order of CLASSES, largest first."""
     order = list(CLASSES)[::-1]
     found: Choices = {}
@@ -100,7 +100,7 @@ def write(choices: Choices, folder: Path | str) -> Path:
     path = Path(folder) / TUNED
     lines = read_text(path).splitlines() if path.exists() else []
     head = itertools.takewhile(lambda line: not line or line.startswith("#"), lines)
-    content = "".join(f"{line}\n" for line in head) + text(merged(load(folder), choices))
-    with replacing(path) as temporary:
+    content = "".join(f"{line}\n" for line in head) + text(merge(load(folder), choices))
+    with atomic_path(path) as temporary:
         temporary.write_text(content, encoding="utf-8")
     return path

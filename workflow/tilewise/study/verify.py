@@ -172,7 +172,7 @@ def begin(C: Any, dtype: str, wanted: Wanted) -> None:
         poison(C, dtype, wanted.reads_c)
 
 
-def untouched(C: Any, dtype: str) -> bool:
+def is_untouched(C: Any, dtype: str) -> bool:
     """Whether C still is as `poison` left it."""
     return bool((C.view(f"i{C.dtype.itemsize}") == result_of(dtype).poison).all())
 

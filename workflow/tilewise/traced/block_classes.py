@@ -1,4 +1,4 @@
-"""The blocks of a product that count for all others, and the columns of traffic.csv that name its point."""
+"""Representative blocks of a product, and the columns of traffic.csv that name its point."""
 
 import contextlib
 
@@ -11,7 +11,7 @@ from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 
 
-def about(kernel: Kernel, point: Point) -> Row:
+def point_columns(kernel: Kernel, point: Point) -> Row:
     """The columns of a row that name its point; without a block if the point has no launch."""
     row = {name: value for name, value in point.columns().items() if name != "task"}
     with contextlib.suppress(UserError):

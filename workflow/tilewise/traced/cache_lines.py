@@ -1,4 +1,4 @@
-"""Count the cache lines that the CPU loops fetch: the same loops, run on elements that report where they lie.
+"""Count the cache lines that the CPU loops fetch, by running them on elements that report their addresses.
 
 kernels/cpu_cache/cache.h explains how; study/columns.yaml explains the columns of cache_lines.csv.
 """

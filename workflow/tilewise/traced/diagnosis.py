@@ -1,6 +1,6 @@
-"""What is wrong about a wrong product, as far as the numbers show: where, how, and by which convention it is right.
+"""Diagnose an incorrect product from its numbers: places, errors, and conventions under which it is correct.
 
-A cause is said only if it explains every wrong element to within its rounding bound.
+A cause is reported only if it explains every wrong element to within its rounding bound.
 """
 
 import dataclasses

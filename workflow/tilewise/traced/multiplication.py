@@ -1,4 +1,4 @@
-"""A point of the study as a program that a tracer runs: its launches over A, B and C, and whether C is the product."""
+"""Trace a point of the study: its launches over A, B and C, and the check of C."""
 
 import dataclasses
 import math
@@ -23,7 +23,7 @@ from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS, result_of
 from tilewise.study.status import Status
-from tilewise.traced.block_classes import about
+from tilewise.traced.block_classes import point_columns
 from tilewise.traced.diagnosis import Cause, diagnosis
 from tilewise.traced.product import Convention, check, operands, shapes
 
@@ -62,7 +62,7 @@ class Multiplication(Program):
         return self._factors
 
     def about(self) -> dict[str, Any]:
-        return about(self.kernel, self.point)
+        return point_columns(self.kernel, self.point)
 
     def fill(self, arrays: Arrays) -> None:
         for name, factor in zip("AB", self.factors):
@@ -99,7 +99,7 @@ class Multiplication(Program):
         if wrong := self._is_wrong(results):
             return wrong
         gaps = results["right"], results["below"]
-        if all(verify.untouched(gap, self.point.dtype) for gap in gaps):
+        if all(verify.is_untouched(gap, self.point.dtype) for gap in gaps):
             return ""
         return "elements between the rows or columns of C, which its leading dimension leaves out, are written"
 
@@ -111,7 +111,7 @@ class Multiplication(Program):
         if not self._is_wrong(results):
             return "", None
         cause = diagnosis(self.point, self.convention, self.factors, results["C"])
-        return placed(cause, self.kernel.path, self.plan.launches)
+        return locate_cause(cause, self.kernel.path, self.plan.launches)
 
     def differs(self, order: str, first: Arrays, results: Arrays) -> tuple[FaultKind, str, int] | None:
         one, other = first["C"], results["C"]
@@ -136,7 +136,7 @@ class Multiplication(Program):
         return dataclasses.replace(launch, arguments=arguments)
 
 
-def placed(cause: Cause, path: Path, launches: Iterable[Launch]) -> tuple[str, int | None]:
+def locate_cause(cause: Cause, path: Path, launches: Iterable[Launch]) -> tuple[str, int | None]:
     """The words for a cause, and the line of the source where it is, if the array is read or written in one only."""
     text, launches = path.read_text(encoding="utf-8"), list(launches)
     said: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The product that a kernel is to compute: its arrays in memory, and whether C is right."""
+"""The product that a kernel computes: its arrays in memory, and the check of C."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The kernel and the point that the command line describes: from its file and the registry, or from options alone."""
+"""Select the kernel and the point of a command line: from a file and the registry, or from options alone."""
 
 import argparse
 import math
@@ -9,8 +9,8 @@ from typing import Any
 
 from kernelscope.cli import option_type
 from kernelscope.compile import functions
-from kernelscope.cpp import shown
-from kernelscope.declarations import Function, check_file, named, whole_numbers
+from kernelscope.cpp import display_path
+from kernelscope.declarations import Function, check_file, find_function, whole_numbers
 from kernelscope.limits import MAX_THREADS_PER_BLOCK
 from kernelscope.sources import Source
 from tilewise import UserError
@@ -89,7 +89,7 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
         kernel = registered
         for option in OF_UNREGISTERED:
             if getattr(options, option) not in (None, False):
-                place = shown(kernel.folder / "registry.yaml")
+                place = display_path(kernel.folder / "registry.yaml")
                 raise UserError(f"--{option.replace('_', '-')}: {kernel.name} has it from {place}; change it there")
     else:
         kernel, defaults = _described(path, options, given)
@@ -107,7 +107,7 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
         least = kernel.least.get(name, 1)
         if name not in choice:
             example = {"ntb": 3}.get(name, 16)
-            raise UserError(f"{shown(path)}: {kernel.name} needs --{name}, for example --{name} {example}")
+            raise UserError(f"{display_path(path)}: {kernel.name} needs --{name}, for example --{name} {example}")
         if choice[name] < least:
             raise UserError(f"--{name}: {choice[name]}; {kernel.name} takes whole numbers of at least {least}")
     parameters = _block(kernel, options) | {name: choice[name] for name in own}
@@ -125,7 +125,7 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
         # The entry comes from options: name these, not a registry that is not there.
         raise UserError(str(error).replace(f"{kernel.folder / 'registry.yaml'}: {kernel.name}.", "--")) from None
     if unmet:
-        raise UserError(f"{shown(path)}: {kernel.name} requires {unmet}; choose other sizes")
+        raise UserError(f"{display_path(path)}: {kernel.name} requires {unmet}; choose other sizes")
     return kernel, point
 
 
@@ -147,7 +147,7 @@ def _block(kernel: Kernel, options: argparse.Namespace) -> dict[str, int]:
             raise UserError(f"--block: {kernel.name} does not take it; its block follows from its other parameters")
         return {}
     if options.block is None:
-        raise UserError(f"{shown(options.file)}: {kernel.name} needs --block, for example --block 32x8")
+        raise UserError(f"{display_path(options.file)}: {kernel.name} needs --block, for example --block 32x8")
     if math.prod(options.block) > MAX_THREADS_PER_BLOCK:
         size = "x".join(map(str, options.block))
         raise UserError(f"--block: {size} is more than {MAX_THREADS_PER_BLOCK} threads; for example --block 32x8")
@@ -165,7 +165,9 @@ def _registered(path: Path, name: str | None) -> Kernel | None:
             kernels = registry.load(folder).values()
             found = {k.name: k for k in kernels if k.kind == Kind.CUDA and k.path.resolve() == path.resolve()}
             if found and not name and len(found) > 1 and path.stem not in found:
-                raise UserError(f"{shown(path)}: the registry has {', '.join(found)} of it; name one with --name")
+                raise UserError(
+                    f"{display_path(path)}: the registry has {', '.join(found)} of it; name one with --name"
+                )
             if kernel := found.get(name or path.stem) or (None if name else next(iter(found.values()), None)):
                 return kernel
     return None
@@ -175,18 +177,18 @@ def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -
     """A kernel as the command line describes it, and the values that its template has for parameters not given."""
     declared = functions(Source(path, includes=(INCLUDE,)))
     wanted = options.name or path.stem
-    name = named(declared, wanted)
+    name = find_function(declared, wanted)
     if not name and not options.name and len(declared) == 1:
         [name] = declared
     if not name:
         hint = f"it has {', '.join(declared)}; name one with --name" if declared else "it has none"
-        raise UserError(f"{shown(path)}: there is no __global__ function '{wanted}'; {hint}")
+        raise UserError(f"{display_path(path)}: there is no __global__ function '{wanted}'; {hint}")
     known = {*POINT_NAMES, *EMULATED.numbers(), *FUNCTIONS, "dtype", "block_x", "block_y"}
     defaults: dict[str, int] = {}
     if options.template is not None:
         template = tuple(_split(options.template))
     else:
-        template, defaults = _template(declared[name], f"{shown(path)}: ", known, vars(options))
+        template, defaults = _template(declared[name], f"{display_path(path)}: ", known, vars(options))
     own = [word for part in template for word in re.findall(r"[A-Za-z_]\w*", part)]
     parameters = tuple(dict.fromkeys(word for word in own if word not in known))
     block: tuple[str | int, ...] = ("tile", "tile")

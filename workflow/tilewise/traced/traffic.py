@@ -1,4 +1,4 @@
-"""The table traffic.csv of a study: each point traced, or counted by a few blocks, by a pool of processes."""
+"""Make traffic.csv: trace each point, or count a few of its blocks, in a pool of processes."""
 
 import dataclasses
 from collections import Counter
@@ -23,7 +23,7 @@ from tilewise.study import columns, registry
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.status import Status
-from tilewise.traced.block_classes import about, block_classes, covers
+from tilewise.traced.block_classes import block_classes, covers, point_columns
 from tilewise.traced.multiplication import Multiplication
 from tilewise.traced.product import MOST_MULTIPLY_ADDS
 
@@ -58,7 +58,7 @@ def _traced(point: Point, kernel: Kernel, tracer: "Tracer | UserError | None") -
             status, message = Status.ERROR, str(error)
     else:
         status, message = Status.COMPILE_ERROR, str(tracer)
-    return about(kernel, point) | {"status": status, "message": message}, []
+    return point_columns(kernel, point) | {"status": status, "message": message}, []
 
 
 def trace_points(
@@ -174,7 +174,7 @@ def _built(kernel: Kernel, instances: Sequence[str], library: Path, limit: float
         return error
 
 
-def left_out(traced: "pd.DataFrame") -> list[str]:
+def missing_points(traced: "pd.DataFrame") -> list[str]:
     """A line for each point that should have been examined and was not traced."""
     rows = traced[traced["status"] != Status.OK]
     named = (f"{row['kernel']} {row['dtype']} {row['n']}x{row['p']}x{row['m']}" for row in rows.to_dict("records"))

@@ -1,4 +1,4 @@
-"""What a kernel is given, as people write it: `float[64x64]:random`, `int:64`, `data.npy`, or values of NumPy."""
+"""Parse kernel arguments: `float[64x64]:random`, `int:64`, `data.npy`, or NumPy values."""
 
 import difflib
 import math
@@ -60,7 +60,7 @@ Given = GivenArray | Value | int | float
 Structs = Callable[[], Mapping[str, np.dtype]]
 
 
-def given(name: str, value: Any, folder: Path, seed: int, structs: Structs = dict) -> Given:
+def read_argument(name: str, value: Any, folder: Path, seed: int, structs: Structs = dict) -> Given:
     """What stands for an argument: text as above, a NumPy array or value, or a number, whose type is the parameter's.
 
     Files lie in `folder`; `structs` makes further types by their names. Random are reals in [-1, 1) and whole numbers
@@ -98,7 +98,7 @@ def given(name: str, value: Any, folder: Path, seed: int, structs: Structs = dic
     elif what in CONTENTS:
         make = lambda: _contents(what, dtype, shape, np.random.default_rng([seed, *name.encode()]))  # noqa: E731
     elif what.endswith(".npy"):
-        read = fitting(place, load(place, folder, what), dtype, shape, what)
+        read = fit_shape(place, load(place, folder, what), dtype, shape, what)
         make = lambda: read  # noqa: E731
     else:
         near = difflib.get_close_matches(what, CONTENTS, n=1)
@@ -120,7 +120,7 @@ def load(place: str, folder: Path, file: str) -> np.ndarray:
         raise UserError(f"{place}: {path} is no array of numbers; numpy.save writes one") from None
 
 
-def fitting(place: str, array: np.ndarray, dtype: np.dtype, shape: tuple[int, ...], file: str = "it") -> np.ndarray:
+def fit_shape(place: str, array: np.ndarray, dtype: np.dtype, shape: tuple[int, ...], file: str = "it") -> np.ndarray:
     """An array in this shape. Raises UserError if it has another type, whose bytes mean others, or size."""
     if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
         array = array.view(dtype)  # how NumPy writes bfloat16

@@ -1,4 +1,4 @@
-"""Any kernel, called as a program of the host calls it: a file, functions, launches and what they are given."""
+"""Calls of any kernel: a file, its functions, their launches and arguments."""
 
 import difflib
 import math
@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from kernelscope.argument_values import GivenArray, by_parameter, fitting, given, load
+from kernelscope.argument_values import GivenArray, by_parameter, fit_shape, load, read_argument
 from kernelscope.compile import build_traced, functions, layouts_of
 from kernelscope.cpp import check as check_compiler
-from kernelscope.cpp import shown
-from kernelscope.declarations import check_file, named
+from kernelscope.cpp import display_path
+from kernelscope.declarations import check_file, find_function
 from kernelscope.emulator import FLOATING
 from kernelscope.errors import UserError
 from kernelscope.fault_kinds import FaultKind
@@ -25,7 +25,7 @@ from kernelscope.launch import Argument, Array, Launch, Three, Value
 from kernelscope.limits import MAX_CLUSTER_BLOCKS
 from kernelscope.program import Arrays, Operand, Program, check_memory
 from kernelscope.sources import Source
-from kernelscope.struct_fields import gathered, root_of, value_of
+from kernelscope.struct_fields import gather_fields, root_of, value_of
 from kernelscope.struct_layouts import Layouts
 from kernelscope.tracer import SEED, Tracer
 
@@ -65,7 +65,9 @@ class Library:
         if function in self.instances.values():
             return str(function)
         if function not in self.instances:
-            raise UserError(f"{shown(self.source.path)}: '{function}' was not built; build {', '.join(self.instances)}")
+            raise UserError(
+                f"{display_path(self.source.path)}: '{function}' was not built; build {', '.join(self.instances)}"
+            )
         return self.instances[function]
 
     @cached_property
@@ -81,23 +83,23 @@ class Library:
         return found
 
     def names(self, call: Call, values: Iterable[str]) -> list[str]:
-        """What a function is called with, of these values: if nobody says it, values by the names of its parameters,
+        """The arguments of a function, from these values: by default, values by the names of its parameters,
         or in their order if one has no name."""
         declared = self.declared[self.instance(call.function).split("<")[0]].parameters
         names = [parameter.name for parameter in declared]
         return list(values if "" in names else names) if call.arguments is None else list(call.arguments)
 
     def _only(self) -> str:
-        """The function that is meant if nobody names one."""
+        """The function to call if none is named."""
         return self._function(self.source.path.stem) if len(self.declared) != 1 else next(iter(self.declared))
 
     def _function(self, name: str) -> str:
-        if found := named(self.declared, name):
+        if found := find_function(self.declared, name):
             return found
         near = difflib.get_close_matches(name, self.declared, n=1)
         there = f"there are {', '.join(self.declared)}" if self.declared else "it has none"
         hint = f"did you mean {near[0]}?" if near else f"{there}; name one by --function"
-        raise UserError(f"{shown(self.source.path)}: there is no __global__ function '{name}'; {hint}")
+        raise UserError(f"{display_path(self.source.path)}: there is no __global__ function '{name}'; {hint}")
 
     def _instance(self, written: str) -> str:
         name, bracket, arguments = written.partition("<")
@@ -105,7 +107,9 @@ class Library:
         wanted = self.declared[found].template
         if wanted and not bracket:
             example = ", ".join("float" if p.type in ("typename", "class") else p.name or "16" for p in wanted)
-            raise UserError(f"{shown(self.source.path)}: {found} is a template; name an instance: '{found}<{example}>'")
+            raise UserError(
+                f"{display_path(self.source.path)}: {found} is a template; name an instance: '{found}<{example}>'"
+            )
         return f"{found}{bracket}{arguments}"
 
 
@@ -142,7 +146,7 @@ def trace(
 
     `source` is a file or what `build` made of it. `calls` is the function of one launch, which `grid` to `cooperative`
     describe, or a list of Calls in their order. `arguments`, by the names of the parameters, and `variables`, which
-    are __constant__ or __device__, are values as `kernelscope.argument_values.given` reads them. `expect` holds what
+    are __constant__ or __device__, are read by `kernelscope.argument_values.read_argument`. `expect` holds what
     arrays should be at the end: arrays, .npy files, or functions of a dict of all arrays as they are at first; each
     element may differ by `tolerance` * (1 + |expected|). `limit` is as of a Tracer; files lie in `folder`, headers
     in `includes`.
@@ -178,8 +182,10 @@ def program_of(
 ) -> "Given":
     """The program that some calls are with what they are given, as of `trace`, which says what is raised."""
     told = _flat(arguments)
-    read = {name: given(name, value, folder, SEED, lambda: library.layouts.structs) for name, value in told.items()}
-    values = gathered(read, lambda: library.types(calls))
+    read = {
+        name: read_argument(name, value, folder, SEED, lambda: library.layouts.structs) for name, value in told.items()
+    }
+    values = gather_fields(read, lambda: library.types(calls))
     pointed, pointers = _set_variables(library, tracer, _flat(variables), folder)
     launches = [_launch(library, tracer, call, values) for call in calls]
     _refuse_unused(library, calls, values)
@@ -215,7 +221,7 @@ class Given(Program):
         self.const = [name for name, array in arrays.items() if array.const]
         self.tolerance = tolerance
         self.expect = {
-            name: fitting(f"expected {name}", np.asarray(right(self.first)), arrays[name].dtype, arrays[name].shape)
+            name: fit_shape(f"expected {name}", np.asarray(right(self.first)), arrays[name].dtype, arrays[name].shape)
             for name, right in expect.items()
         }
 
@@ -323,8 +329,8 @@ def _launch(library: Library, tracer: Tracer, call: Call, values: Mapping[str, A
             arguments.append(value)
         else:
             arguments.append(by_parameter(name, value, parameter.size, parameter.kind.decode()))
-    grid, block = three(call.grid, "grid"), three(call.block, "block")
-    cluster = three(call.cluster or tracer.emulator.attributes.get(instance, {}).get("cluster") or 1, "cluster")
+    grid, block = three_sizes(call.grid, "grid"), three_sizes(call.block, "block")
+    cluster = three_sizes(call.cluster or tracer.emulator.attributes.get(instance, {}).get("cluster") or 1, "cluster")
     if math.prod(cluster) > MAX_CLUSTER_BLOCKS:
         raise UserError(f"cluster {_by(cluster)}: a device takes at most {MAX_CLUSTER_BLOCKS} blocks in a cluster")
     if any(size % part for size, part in zip(grid, cluster)):
@@ -350,7 +356,7 @@ def _refuse_unused(library: Library, calls: Sequence[Call], values: Mapping[str,
             raise UserError(f"argument {name}: no function that is launched has a parameter of that name; {takes}")
 
 
-def three(sizes: Sizes, what: str) -> Three:
+def three_sizes(sizes: Sizes, what: str) -> Three:
     """Sizes along x, y and z, of 4, "4x2" or (4, 2). Raises UserError for anything else."""
     parts = (
         re.split(r"\s*[x,]\s*", sizes.strip()) if isinstance(sizes, str) else np.atleast_1d(np.asarray(sizes)).tolist()
@@ -385,7 +391,9 @@ def _set_variables(
         found = dict(library.layouts.variables)
         return {name.rsplit("::", 1)[-1]: dtype for name, dtype in found.items()} | found
 
-    read = {name: given(name, value, folder, SEED, lambda: library.layouts.structs) for name, value in told.items()}
+    read = {
+        name: read_argument(name, value, folder, SEED, lambda: library.layouts.structs) for name, value in told.items()
+    }
     arrays: dict[str, GivenArray] = {}
     pointers: list[tuple[str, int, str]] = []
     for name in dict.fromkeys(map(root_of, read)):
@@ -397,7 +405,7 @@ def _set_variables(
             continue
         if not isinstance(value, GivenArray | Value):
             own[name] = Value(value_of(name, value, types()[name]), "o", "a number")
-        whole = gathered(own, types, "the file has no variable")
+        whole = gather_fields(own, types, "the file has no variable")
         arrays |= {path: each for path, each in whole.items() if path != name and isinstance(each, GivenArray)}
         data = _bytes_of(whole[name], name)
         if len(data) != len(held):

@@ -13,7 +13,7 @@ from typing import Any
 
 from kernelscope import __version__
 from kernelscope.calls import Call, trace
-from kernelscope.cpp import shown
+from kernelscope.cpp import display_path
 from kernelscope.emulator import LaunchError
 from kernelscope.errors import UserError
 from kernelscope.formats import FORMATS, Report
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             signal.signal(number, signal.SIG_DFL)
     options = _parser().parse_args(arguments)
     try:
-        lines, status = traced(options, lambda: report(options))
+        lines, status = run_trace(options, lambda: report(options))
     except (UserError, LaunchError) as error:
         print(f"kernelscope: {error}", file=sys.stderr)
         return 2
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def traced(options: argparse.Namespace, make: Callable[[], Report]) -> tuple[list[str], int]:
+def run_trace(options: argparse.Namespace, make: Callable[[], Report]) -> tuple[list[str], int]:
     """The Report that `make` returns as lines in the format of the options, and 1 if there is a fault, else 0."""
     # What a kernel prints is no part of what a program reads.
     with contextlib.redirect_stdout(sys.stdout if options.format == "text" else sys.stderr):
@@ -136,7 +136,7 @@ def report(options: argparse.Namespace) -> Report:
     if options.file.suffix in (".yaml", ".yml"):
         return _of_file(options)
     if options.block is None:
-        raise UserError(f"{shown(options.file)}: how many threads has a block? Say it, for example --block 256")
+        raise UserError(f"{display_path(options.file)}: how many threads has a block? Say it, for example --block 256")
     return trace(
         options.file,
         options.function,
@@ -158,13 +158,15 @@ def _of_file(options: argparse.Namespace) -> Report:
     for name in (*DESCRIBING, *LAUNCH):
         if getattr(options, name):
             what = f"--{name.replace('_', '-')}"
-            raise UserError(f"{what}: {shown(options.file)} says what is launched; change it there")
+            raise UserError(f"{what}: {display_path(options.file)} says what is launched; change it there")
     path: Path = options.file
     told = read_yaml(path)
-    check(told, _schema(), shown(path))
+    check(told, _schema(), display_path(path))
     alone = {name: told[name] for name in ("function", *LAUNCH) if name in told}
     if bool(alone) == ("launches" in told) or ("block" not in alone and "launches" not in told):
-        raise UserError(f"{shown(path)}: describe one launch by function, grid and block, or several by launches")
+        raise UserError(
+            f"{display_path(path)}: describe one launch by function, grid and block, or several by launches"
+        )
     calls = [Call(**call) for call in told.get("launches", ())] or alone.pop("function", None)
     source = path.parent / told.get("file", f"{path.stem}.cu")
     try:
@@ -181,9 +183,11 @@ def _of_file(options: argparse.Namespace) -> Report:
             includes=options.include,
         )
     except UserError as error:
-        if re.match(r"\S+:\d+: ", str(error)) or str(error).startswith(shown(source)):  # it names a place in a source
+        if re.match(r"\S+:\d+: ", str(error)) or str(error).startswith(
+            display_path(source)
+        ):  # it names a place in a source
             raise
-        raise UserError(f"{shown(path)}: {error}") from None
+        raise UserError(f"{display_path(path)}: {error}") from None
 
 
 @cache

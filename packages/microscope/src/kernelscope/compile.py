@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from kernelscope import cpp, declarations, elf, loops, ptx, refusals, shared_memory
-from kernelscope.cpp import FLAGS, run_compiler, shown
+from kernelscope.cpp import FLAGS, display_path, run_compiler
 from kernelscope.declarations import Declarations, Function, Tree, tree_of, whole_numbers
 from kernelscope.element_types import ELEMENT_TYPES
 from kernelscope.errors import MachineError, UserError
-from kernelscope.files import digest, replacing
+from kernelscope.files import atomic_path, digest
 from kernelscope.limits import DEFAULT_SHARED_BYTES
 from kernelscope.shared_memory import Variables, static_shared_bytes
 from kernelscope.sources import EMULATOR, EMULATOR_HEADERS, HOST_HEADERS, CudaFile, code_of, emulator_files
@@ -78,7 +78,7 @@ TRACED = [
     "-fno-schedule-insns2",
 ]
 
-#: A register that nobody set holds no 0 by chance. g++ 11 lacks the flag: there only what lies on a thread's stack is
+#: An uninitialised register holds no 0 by chance. g++ 11 lacks the flag: there only what lies on a thread's stack is
 #: marked, by the scheduler.
 MARKED = "-ftrivial-auto-var-init=pattern"
 
@@ -107,8 +107,8 @@ def build(
     if not all(path.is_relative_to(Path.cwd()) for path in kernel.files):
         return _build(kernel, instances, output, flags, watched)
     name = f"{kernel.name}-{_digest(kernel, instances, flags, watched)[:24]}.so"
-    library = cpp.made_once(name, lambda made: _build(kernel, instances, made, flags, watched))
-    with replacing(output) as temporary:
+    library = cpp.make_once(name, lambda made: _build(kernel, instances, made, flags, watched))
+    with atomic_path(output) as temporary:
         shutil.copyfile(library, temporary)
     return output
 
@@ -118,7 +118,7 @@ def build_traced(kernel: CudaFile, instances: Sequence[str], output: Path | str)
     return build(kernel, instances, output, _traced(), watched=True)
 
 
-def declared(source: CudaFile) -> Declarations:
+def declarations_of(source: CudaFile) -> Declarations:
     """What a file declares, as `build_traced` sees it. Raises UserError if a file is no text, or the preprocessor
     fails, or there is no compiler."""
     return declarations.declarations(_tree(source))
@@ -127,7 +127,7 @@ def declared(source: CudaFile) -> Declarations:
 def functions(source: CudaFile) -> Mapping[str, Function]:
     """The __global__ functions that a file, or a file that it includes in quotes, defines or declares, by name.
 
-    Raises UserError as `declared` does, and for what NVRTC refuses and g++ takes.
+    Raises UserError as `declarations_of` does, and for what NVRTC refuses and g++ takes.
     """
     refusals.refuse_mark(source)
     tree = _tree(source)
@@ -155,7 +155,7 @@ def layouts_of(source: CudaFile, instances: Sequence[str]) -> Layouts:
 
 
 def _traced() -> list[str]:
-    return [*TRACED, *([MARKED] if cpp.takes(MARKED) else [])]
+    return [*TRACED, *([MARKED] if cpp.accepts_flag(MARKED) else [])]
 
 
 def _options(source: CudaFile, flags: Sequence[Any]) -> list[Any]:
@@ -171,9 +171,9 @@ def _options(source: CudaFile, flags: Sequence[Any]) -> list[Any]:
     ]
 
 
-def lacking() -> list[str]:
+def missing_checks() -> list[str]:
     """What traces with this compiler may miss, in a line; usually nothing."""
-    if cpp.takes(MARKED):
+    if cpp.accepts_flag(MARKED):
         return []
     what = "a read of a variable that nobody set may be missed; set CXX to g++ 12 or newer to find it"
     return [f"{cpp.version().splitlines()[0]} lacks {MARKED}: {what}"]
@@ -181,10 +181,10 @@ def lacking() -> list[str]:
 
 def _digest(kernel: CudaFile, instances: Sequence[str], flags: Sequence[Any], watched: bool) -> str:
     """The hash of all that goes into a library, which is the same in every clone."""
-    files = [*((shown(path), path) for path in kernel.files), *((path.name, path) for path in sources())]
+    files = [*((display_path(path), path) for path in kernel.files), *((path.name, path) for path in sources())]
     texts = [[name, hashlib.sha256(path.read_bytes()).hexdigest()] for name, path in files]
     made_by = cpp.compiler(), cpp.version()
-    return digest([kernel.name, shown(kernel.path), list(instances), list(flags), watched, texts, made_by])
+    return digest([kernel.name, display_path(kernel.path), list(instances), list(flags), watched, texts, made_by])
 
 
 def sources() -> list[Path]:
@@ -206,8 +206,8 @@ def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequ
                 text = re.sub(rf'^(# \d+ "){re.escape(str(place))}/', rf"\1{sign}/", text, flags=re.MULTILINE)
             has_ptx = any(ptx.ASM.search(code_of(path)) for path in kernel.files)
             objects += [own_object("ptx")] if has_ptx else []
-            for way in [loops.with_rounds(text), text] if watched and loops.BARRIER.search(text) else [text]:
-                source.write_text(ptx.rewritten(way, own=["<stdin>"]) if has_ptx else way, encoding="utf-8")
+            for way in [loops.count_rounds(text), text] if watched and loops.BARRIER.search(text) else [text]:
+                source.write_text(ptx.rewrite(way, own=["<stdin>"]) if has_ptx else way, encoding="utf-8")
                 # What tree-sitter has misread is compiled as it is.
                 try:
                     run_compiler([*own, "-fpreprocessed", "-c", source, "-o", compiled])
@@ -221,7 +221,7 @@ def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequ
             raise UserError(_in_kernel(str(error), kernel, instances, source)) from None
         if elf.runs_first(compiled):
             what = "a variable of the file gets its value by code that runs before any kernel"
-            raise UserError(f"{shown(kernel.path)}: {what}, which CUDA refuses; give it a constant one")
+            raise UserError(f"{display_path(kernel.path)}: {what}, which CUDA refuses; give it a constant one")
         variables = Variables.of(read.variables, elf.symbols(compiled))
         shared.write_text(variables.assembler(), encoding="utf-8")
         library = Path(folder, output.name)
@@ -286,7 +286,7 @@ def _as_nvrtc(flags: tuple[Any, ...]) -> list[Any]:
     # g++ does not take `alignas` between other words of a declaration, as after __shared__.
     alignas = "#define alignas(...) __attribute__((aligned(emulator::alignment<__VA_ARGS__>())))\n"
     text = f'#include "cuda_emulator.h"\n{_NO_HEAP}{_WATCHED}{"".join(hidden)}{alignas}'
-    folder = cpp.precompiled("as_nvrtc.h", text, own)
+    folder = cpp.precompile_header("as_nvrtc.h", text, own)
     headers = [f"-I{place}" for place in (EMULATOR_HEADERS, HOST_HEADERS, folder)]
     return ["-nostdinc", "-nostdinc++", *headers, "-include", "as_nvrtc.h"]
 
@@ -307,7 +307,7 @@ def without_header(message: str) -> str:
 def _in_kernel(message: str, kernel: CudaFile, instances: Sequence[str], source: Path) -> str:
     """A compiler's message about the text around a kernel, as one about the kernel."""
     where, _, what = message.partition(": ")
-    if where.startswith(shown(EMULATOR_HEADERS / "cuda_emulator.h")) and "No such file" in what:
+    if where.startswith(display_path(EMULATOR_HEADERS / "cuda_emulator.h")) and "No such file" in what:
         return (
             "the compiler does not take the header that it has precompiled itself; delete the folder kernelscope in "
             "~/.cache (or $XDG_CACHE_HOME) and run again"
@@ -325,9 +325,11 @@ def _in_kernel(message: str, kernel: CudaFile, instances: Sequence[str], source:
         return message
     if "no matching function for call to 'instance(" in what:
         named = ", ".join(instances)
-        return f"{shown(kernel.path)}: its functions have no instance {named}; give each its template's arguments"
+        return (
+            f"{display_path(kernel.path)}: its functions have no instance {named}; give each its template's arguments"
+        )
     hint = "; a bracket or a semicolon may be missing at its end" if what.startswith("expected") else ""
-    return f"{shown(kernel.path)}: {what}{hint}"
+    return f"{display_path(kernel.path)}: {what}{hint}"
 
 
 def _undefined(message: str, kernel: CudaFile) -> str:
@@ -335,7 +337,7 @@ def _undefined(message: str, kernel: CudaFile) -> str:
     # binutils 2.47 puts the section between the line and the words.
     if not (said := re.search(r"(?:(\w[\w.-]*):(\d+):(?:\([^)]*\):)? )?undefined reference to `(.*)'", message)):
         return message
-    file = next((shown(path) for path in kernel.files if path.name == said[1]), shown(kernel.path))
+    file = next((display_path(path) for path in kernel.files if path.name == said[1]), display_path(kernel.path))
     where = f"{file}:{said[2]}" if said[2] else file
     return f"{where}: '{said[3]}' is declared, but nowhere defined; neither ptxas nor a GPU takes that"
 
@@ -356,7 +358,7 @@ def _wrapper(kernel: CudaFile, instances: Sequence[str], read: Declarations) -> 
             f"{visible} char emulator_names[] =",
             f"    {json.dumps(chr(10).join(instances))};",
             f"{visible} char emulator_entry[] =",
-            f"    {json.dumps(f'{shown(kernel.path)}: {kernel.name}')};",
+            f"    {json.dumps(f'{display_path(kernel.path)}: {kernel.name}')};",
             f"{visible} char emulator_attributes[] =",
             f"    {json.dumps(json.dumps(_attributes(read, instances)))};",
             "",

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kernelscope.errors import MachineError, UserError
-from kernelscope.files import locked, refusal
+from kernelscope.files import refusal, take_lock
 
 Answer = TypeVar("Answer")
 #: The flags of every library; NVRTC's default is C++17 too. `#pragma unroll` belongs to CUDA; g++ does not know it.
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique", "-Wno-unknown-pragmas")
-#: The cache forgets what nobody has used for this long; a precompiled header takes 13 MB.
+#: The cache deletes entries unused for this long; a precompiled header takes 13 MB.
 KEPT_S = 30 * 24 * 3600
 #: What to do if it cannot be written.
 ROOM = "make room there, or name a folder for the cache by XDG_CACHE_HOME"
@@ -75,7 +75,7 @@ def compile_object(name: str, sources: Sequence[Path], flags: Sequence[Any] = ()
     own = [flag for flag in (*FLAGS, *prefix_maps(), *flags) if flag != "-shared"]
     of_sources = [*FLAGS, *flags, *(source.name for source in sources)]
     digest = _digest(of_sources, {*(source.parent for source in sources), *folders}, "*")
-    return made_once(f"{name}-{digest}.o", lambda made: _compile_object(sources, own, made))
+    return make_once(f"{name}-{digest}.o", lambda made: _compile_object(sources, own, made))
 
 
 def _compile_object(sources: Sequence[Path], flags: Sequence[Any], output: Path) -> None:
@@ -85,12 +85,12 @@ def _compile_object(sources: Sequence[Path], flags: Sequence[Any], output: Path)
     run_compiler(["-r", "-nostdlib", *objects, "-o", output])
 
 
-def made_once(name: str, make: Callable[[Path], Any]) -> Path:
+def make_once(name: str, make: Callable[[Path], Any]) -> Path:
     """A file or folder in the cache, whose name depends on all that goes into it; `make` writes it to a path if it is
     not there.
 
-    If there is no place for a cache, it lies in a folder that goes with the process. A process that wants what another
-    is making waits for it, but not forever. Raises UserError if it cannot be written.
+    Falls back to a temporary folder if no cache is writable. Concurrent builds of one library wait for each other, up
+    to a timeout. Raises UserError if the file cannot be written.
     """
     output = cache_folder() / name
     try:
@@ -102,7 +102,7 @@ def made_once(name: str, make: Callable[[Path], Any]) -> Path:
 
 
 def _make(output: Path, make: Callable[[Path], Any]) -> None:
-    lock = locked(output.with_name(f".{output.name}.lock"), COMPILE_WAIT_S)
+    lock = take_lock(output.with_name(f".{output.name}.lock"), COMPILE_WAIT_S)
     try:
         if not output.exists():
             with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as temporary:
@@ -147,7 +147,7 @@ def cache_folder() -> Path:
     return Path(temporary.name)
 
 
-def precompiled(name: str, text: str, flags: Sequence[Any]) -> Path:
+def precompile_header(name: str, text: str, flags: Sequence[Any]) -> Path:
     """A header `name` of this text with what it includes, compiled once for sources with these `flags` and kept like
     the objects of `compile_object`; returns the folder that it lies in.
 
@@ -164,11 +164,11 @@ def precompiled(name: str, text: str, flags: Sequence[Any]) -> Path:
         standard = [flag for place in _standard_folders() for flag in ("-isystem", place)]
         run_compiler([*own, *alone, *standard, folder / name, "-o", folder / f"{name}.gch"])
 
-    return made_once(f"{Path(name).stem}-{_digest([name, text, *own], *_headers(own))}", make)
+    return make_once(f"{Path(name).stem}-{_digest([name, text, *own], *_headers(own))}", make)
 
 
 def macros(header: str, flags: Sequence[Any]) -> list[str]:
-    """The names that are defined after `header`, sorted; the compiler is asked once, as for `precompiled`."""
+    """The names that are defined after `header`, sorted; the compiler is asked once, as for `precompile_header`."""
     name = f"{Path(header).stem}-{_digest([header, *flags], *_headers(flags))}.macros"
     ask = [*flags, "-E", "-dM", "-include", header, "-x", "c++", "-"]
 
@@ -176,7 +176,7 @@ def macros(header: str, flags: Sequence[Any]) -> list[str]:
         names = sorted(set(re.findall(r"^#define (\w+)", run_compiler(ask), re.MULTILINE)))
         made.write_text("\n".join(names), encoding="utf-8")
 
-    return made_once(name, make).read_text(encoding="utf-8").split()
+    return make_once(name, make).read_text(encoding="utf-8").split()
 
 
 def _headers(flags: Sequence[Any]) -> tuple[list[Path], str]:
@@ -260,7 +260,7 @@ def check() -> None:
 
 
 @_asked_once
-def takes(flag: str) -> bool:
+def accepts_flag(flag: str) -> bool:
     """Whether the compiler knows a flag."""
     try:
         run_compiler([flag, "-fsyntax-only", "-x", "c++", os.devnull])
@@ -307,7 +307,7 @@ def run_compiler(arguments: Iterable[Any], text: str = "") -> str:
 def _first_error(stderr: str) -> str | None:
     """The first error of the compiler as `file:line: message`; else what it, the assembler or the linker says."""
     if found := re.search(r"^(\S[^:\n]*:\d+):(?:\d+:)? (?:fatal )?error: (.*)$", stderr, re.MULTILINE):
-        return f"{shown(found[1])}: {found[2]}"
+        return f"{display_path(found[1])}: {found[2]}"
     if found := re.search(r"^(.*: undefined reference to .*)$", stderr, re.MULTILINE):
         return found[1]
     lines = stderr.strip().splitlines()
@@ -315,7 +315,7 @@ def _first_error(stderr: str) -> str | None:
     return next(iter([*said, *lines[-1:]]), None)
 
 
-def shown(path: Path | str) -> str:
+def display_path(path: Path | str) -> str:
     """A path as a user would type it: relative to the current folder if it lies there. It may begin with ANYWHERE or
     HERE."""
     for sign, folder in ((ANYWHERE, PACKAGE), (HERE, Path.cwd())):

@@ -16,7 +16,7 @@ from typing import Any
 import tree_sitter_cpp
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
-from kernelscope.cpp import preprocess, shown
+from kernelscope.cpp import display_path, preprocess
 from kernelscope.errors import UserError
 from kernelscope.sources import CudaFile
 
@@ -116,7 +116,7 @@ def check_file(path: Path) -> None:
         raise UserError(f"there is no file {path}{hint}")
 
 
-def named(declared: Iterable[str], name: str) -> str | None:
+def find_function(declared: Iterable[str], name: str) -> str | None:
     """The function of that name, in a namespace perhaps, if there is only one."""
     found = [each for each in declared if each == name] or [each for each in declared if each.split("::")[-1] == name]
     return found[0] if len(found) == 1 else None
@@ -137,11 +137,11 @@ def tree_of(source: CudaFile, options: Sequence[Any]) -> Tree:
             places += [(names[name], line) for line in range(int(first), int(first) + len(new))]
             lines += new
     text = _BEHIND.sub(r"[[\1]]", HASH_LINE.sub("", "\n".join(lines)))
-    root = parsed(text)
+    root = parse(text)
     return Tree(text, root, _captured(root), places)
 
 
-def parsed(text: str) -> Node:
+def parse(text: str) -> Node:
     """The root of a text as tree-sitter reads it."""
     return Parser(CPP).parse(text.encode()).root_node
 
@@ -191,7 +191,7 @@ def constant_stores(tree: Tree) -> set[tuple[str, int]]:
         if right is not None and right.type == "unary_expression":
             right = right.child_by_field_name("argument")
         is_literal = right is not None and right.type in _LITERALS and text_of(sign) == "="
-        found[shown(file), line] = is_literal and found.get((shown(file), line), True)
+        found[display_path(file), line] = is_literal and found.get((display_path(file), line), True)
     return {place for place, is_literal in found.items() if is_literal}
 
 
@@ -208,7 +208,7 @@ class Uses:
 def uses(text: str, function: str, parameter: int) -> Uses:
     """The Uses of the array that is a parameter of a function, by its number, in a source."""
     reads, writes, copies = set[int](), set[int](), set[int]()
-    for node in _of_kind(parsed(text), "function_definition"):
+    for node in _of_kind(parse(text), "function_definition"):
         heads = _of_kind(node, "function_declarator")[:1]
         named = [each.name for head in heads for each in _parameters(head)]
         if not heads or name_of(heads[0]) != function.rsplit("::", 1)[-1] or parameter >= len(named):
@@ -284,10 +284,10 @@ def text_of(node: Node | None) -> str:
     return " ".join(node.text.decode().split()) if node and node.text else ""
 
 
-def at(tree: Tree, where: Node | int) -> str:
-    """The place of a node, or of a line of the text, in words."""
+def place_of(tree: Tree, where: Node | int) -> str:
+    """The place of a node, or of a line of the text, as `file:line`."""
     file, line = tree.places[where if isinstance(where, int) else where.start_point.row]
-    return f"{shown(file)}:{line}"
+    return f"{display_path(file)}:{line}"
 
 
 def declarators(node: Node) -> list[Node]:
@@ -297,17 +297,17 @@ def declarators(node: Node) -> list[Node]:
 
 def name_of(declarator: Node) -> str:
     """The name in a declarator; "" if it has none."""
-    name = within(declarator)[-1]
+    name = nested_declarators(declarator)[-1]
     return "" if name.type.endswith("_declarator") else text_of(name)
 
 
 def is_function(declarator: Node) -> bool:
     """Whether a declarator is one of a function, not of a variable or of a pointer to a function."""
-    *around, name = within(declarator)
+    *around, name = nested_declarators(declarator)
     return name.type == "operator_cast" or any(each.type == "function_declarator" for each in around[-1:])
 
 
-def within(declarator: Node) -> list[Node]:
+def nested_declarators(declarator: Node) -> list[Node]:
     """A declarator, the one inside it, and so on to the name, which an abstract one lacks."""
     chain = [declarator]
     while chain[-1].type.endswith("_declarator"):
@@ -354,7 +354,7 @@ def _function(node: Node, declarator: Node) -> Function:
     return Function(
         "::".join([*scopes(node), name_of(declarator)]),
         _parameters(template),
-        _parameters(next(each for each in within(declarator) if each.type == "function_declarator")),
+        _parameters(next(each for each in nested_declarators(declarator) if each.type == "function_declarator")),
         says.get("__cluster_dims__", ()),
         says.get("__launch_bounds__", ()),
     )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kernelscope import elf
-from kernelscope.cpp import shown
+from kernelscope.cpp import display_path
 from kernelscope.element_types import ELEMENT_TYPES
 from kernelscope.errors import UserError
 from kernelscope.launch import Argument, Array, Launch, Number, TensorMap, Three, Value, Workspace
@@ -86,8 +86,8 @@ def fits_together(launch: Launch) -> bool:
     return blocks <= MOST_TOGETHER["blocks"] and 32 * -(-launch.threads // 32) * blocks <= MOST_TOGETHER["threads"]
 
 
-def how_of(how: str, stopped: "Stopped") -> str:
-    """What a thread did that was stopped, in words."""
+def stop_message(how: str, stopped: "Stopped") -> str:
+    """Describe the action of a stopped thread."""
     most = " and ".join(f"{number:,d} {what}" for what, number in MOST_TOGETHER.items())
     return HOW[how].format(address=stopped.address, together=f"grids of up to {most}")
 
@@ -132,7 +132,7 @@ class Emulator:
         if hasattr(self.library, "emulator_ptx_unknown"):
             self.library.emulator_ptx_unknown.restype = ctypes.c_char_p
             if unknown := self.library.emulator_ptx_unknown().decode():
-                raise UserError(shown(unknown))
+                raise UserError(display_path(unknown))
         self.instances = self.text("emulator_names").split("\n")
         self._instances = (_Instance * len(self.instances)).in_dll(self.library, "emulator_instances")
         self.parameters = {
@@ -262,7 +262,7 @@ class Emulator:
             self.seconds_left = max(1e-3, self.seconds_left - (time.process_time() - started))
         self.library.emulator_message.restype = ctypes.c_char_p
         if message := self.library.emulator_message().decode():
-            raise UserError(f"{shown(message)}")
+            raise UserError(f"{display_path(message)}")
         return ended
 
     def _print(self, name: str) -> None:
@@ -304,7 +304,7 @@ def run(
         if not library.launch(launch, arrays, limits, order) and (stopped := library.stopped()):
             how, at = stopped
             who = f"thread {thread_of(at.thread, launch)} of block {tuple(at.block)}"
-            raise UserError(f"{library.entry}: {launch.instance}: {who} {how_of(how, at)}")
+            raise UserError(f"{library.entry}: {launch.instance}: {who} {stop_message(how, at)}")
     return spaces
 
 

@@ -1,4 +1,4 @@
-"""The faults of a kernel, and the words for what the tracer reports."""
+"""Faults of a kernel and their messages, from the records of the tracer."""
 
 import ctypes
 import dataclasses
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelscope.cpp import shown
+from kernelscope.cpp import display_path
 from kernelscope.emulator import Stopped, thread_of
 from kernelscope.fault_kinds import FaultKind
 from kernelscope.launch import Launch
@@ -54,7 +54,7 @@ class Fault:
 
     @property
     def less_than_a_race(self) -> bool:
-        """Whether a race at its line says all that it does."""
+        """Whether a race reported on the same line makes this fault redundant."""
         return self.by_effect or self.kind in (FaultKind.SAME_VALUE, FaultKind.UNORDERED)
 
     @property
@@ -103,8 +103,8 @@ class Words:
 
     def fault(self, raw: RawFault, kind: FaultKind) -> Fault:
         """A Fault of this kind; `places` must have looked up the offsets_in it."""
-        file, line = (shown(raw.file.decode()), raw.line) if raw.file else self.places.lines[raw.pc]
-        if raw.pc and file.startswith(shown(EMULATOR)):  # of a header of CUDA's: where the kernel calls it
+        file, line = (display_path(raw.file.decode()), raw.line) if raw.file else self.places.lines[raw.pc]
+        if raw.pc and file.startswith(display_path(EMULATOR)):  # of a header of CUDA's: where the kernel calls it
             file, line = self.places.lines[raw.pc]
         said = _OFFSET.sub(lambda told: self.places.named(int(told[1], 16)), raw.text.decode(errors="replace"))
         text = said or getattr(self, kind)(raw)

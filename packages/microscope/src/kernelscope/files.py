@@ -35,7 +35,7 @@ def refusal(said: str) -> str:
 
 
 @contextlib.contextmanager
-def replacing(path: Path | str) -> Iterator[Path]:
+def atomic_path(path: Path | str) -> Iterator[Path]:
     """A temporary path in the folder of `path`, moved onto it when the block ends without an exception."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -80,7 +80,7 @@ def read_text(path: Path | str, then: str = "correct the name, or restore the fi
         raise UserError(f"{path}:{line}: this is not text in UTF-8; save it as UTF-8, or {then}") from None
 
 
-def locked(path: Path | str, wait_s: float = 0) -> filelock.BaseFileLock | None:
+def take_lock(path: Path | str, wait_s: float = 0) -> filelock.BaseFileLock | None:
     """A lock on a file, held until it is released or the process ends; None if another process has it after `wait_s`.
 
     On a file system without locks every process gets it: then it is up to the user.

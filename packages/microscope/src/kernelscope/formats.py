@@ -1,4 +1,4 @@
-"""What a trace found, as text for people, as JSON, or as annotations of GitHub."""
+"""Format the result of a trace as text, JSON or GitHub annotations."""
 
 import dataclasses
 import json
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelscope.compile import lacking
+from kernelscope.compile import missing_checks
 from kernelscope.counts import Row
 from kernelscope.faults import Fault
 from kernelscope.tracer import SCHEDULES
@@ -52,12 +52,12 @@ class Report:
 
 def text(report: Report) -> list[str]:
     """Lines for people: the faults, then the traffic, then how many faults there are."""
-    return [*map(str, report.faults), *_traffic(report), *lacking(), _summary(report)]
+    return [*map(str, report.faults), *_traffic(report), *missing_checks(), _summary(report)]
 
 
 def github(report: Report) -> list[str]:
     """Lines for GitHub: the faults as workflow commands, which it shows at their lines, then traffic and a summary."""
-    return [*map(_annotation, report.faults), *_traffic(report), *lacking(), _summary(report)]
+    return [*map(_annotation, report.faults), *_traffic(report), *missing_checks(), _summary(report)]
 
 
 def as_json(report: Report) -> list[str]:
@@ -68,7 +68,7 @@ def as_json(report: Report) -> list[str]:
         for fault in report.faults
     ]
     told = {"point": report.point, "faults": faults, "traffic": report.traffic}
-    return [json.dumps(told | {"orders": list(SCHEDULES), "lacking": lacking()}, indent=2)]
+    return [json.dumps(told | {"orders": list(SCHEDULES), "lacking": missing_checks()}, indent=2)]
 
 
 #: The values of --format.

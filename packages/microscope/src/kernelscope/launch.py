@@ -1,4 +1,4 @@
-"""What a launch is, as plain data: the same for a GPU, for the emulator and for the profiler."""
+"""A launch as plain data, shared by the GPU, the emulator and the profiler."""
 
 from dataclasses import dataclass
 from typing import Any

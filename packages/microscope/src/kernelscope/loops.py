@@ -1,11 +1,11 @@
-"""Loops around a block's barriers: the text of a kernel in which each barrier knows in which round of them it is."""
+"""Instrument loops around a block's barriers, so that each barrier reports the round of every loop."""
 
 import re
 from collections.abc import Iterator
 
 from tree_sitter import Node, Query, QueryCursor
 
-from kernelscope.declarations import CPP, HASH_LINE, parsed
+from kernelscope.declarations import CPP, HASH_LINE, parse
 
 BARRIER = re.compile(r"\b__syncthreads(?:_count|_and|_or)?\b")
 _CALLS = Query(CPP, "(call_expression function: (identifier) @name)")
@@ -13,11 +13,11 @@ _LOOPS = ("for_statement", "for_range_loop", "while_statement", "do_statement")
 _BOUNDS = ("function_definition", "lambda_expression")
 
 
-def with_rounds(text: str) -> str:
+def count_rounds(text: str) -> str:
     """A preprocessed text in which loops around `__syncthreads()` and its like count their rounds, and a thread says
     before the barrier how many of each it has begun. All stays on its line. What tree-sitter cannot read is left as it
     is."""
-    root = parsed(HASH_LINE.sub(lambda line: " " * len(line[0].encode()), text))
+    root = parse(HASH_LINE.sub(lambda line: " " * len(line[0].encode()), text))
     found = QueryCursor(_CALLS).captures(root).get("name", [])
     loops: dict[int, Node] = {}
     pieces: list[tuple[int, int, str]] = []  # where, the order there, what is put in

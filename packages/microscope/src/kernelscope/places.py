@@ -1,10 +1,10 @@
-"""The places of a traced kernel's instructions in its source, from the library's debug information."""
+"""Map instructions of a traced kernel to source lines, using debug information."""
 
 import re
 import subprocess
 from pathlib import Path
 
-from kernelscope.cpp import shown, tool
+from kernelscope.cpp import display_path, tool
 from kernelscope.sources import EMULATOR
 
 
@@ -14,12 +14,12 @@ class Places:
 
     def __init__(self, library: Path | str, source: Path) -> None:
         self.library = library
-        self.lines: dict[int, tuple[str, int | None]] = {0: (shown(source), None)}
+        self.lines: dict[int, tuple[str, int | None]] = {0: (display_path(source), None)}
         self.callers: dict[int, str] = {}  # where the kernel calls the function that has an instruction
 
     def look_up(self, offsets: set[int]) -> None:
         """Learn file and line of instructions from the debug information."""
-        unknown, emulator = sorted(offsets - set(self.lines)), shown(EMULATOR)
+        unknown, emulator = sorted(offsets - set(self.lines)), display_path(EMULATOR)
         if not unknown:
             return
         command = [tool("addr2line"), "-a", "-i", "-f", "-e", str(self.library), *map(hex, unknown)]
@@ -31,14 +31,14 @@ class Places:
             places = [(name, file, line) for name, (file, line) in zip(frames[::2], lines, strict=True)]
             # <stdin> and library.cpp are the text around a kernel.
             others = re.compile(rf"{re.escape(emulator)}|.*(?:/c\+\+/|<stdin>$|library\.cpp$)")
-            own = [at for at in places if not others.match(shown(at[1]))]
+            own = [at for at in places if not others.match(display_path(at[1]))]
             own = own or places[-1:]
             _, file, line = own[0]
-            self.lines[int(offset, 16)] = shown(file), int(line) if line.isdigit() else None
+            self.lines[int(offset, 16)] = display_path(file), int(line) if line.isdigit() else None
             # The kernel is the outermost of its functions; g++ may have cut it in two, of the same name.
             _, outer, at = next(place for place in own if place[0] == own[-1][0])
             if (outer, at) != (file, line):
-                self.callers[int(offset, 16)] = f"{shown(outer)}:{at}"
+                self.callers[int(offset, 16)] = f"{display_path(outer)}:{at}"
 
     def named(self, offset: int) -> str:
         """The line of an instruction in words: of the kernel, and of the function that it calls."""

@@ -1,4 +1,4 @@
-"""What a tracer runs: launches in their order over arrays in global memory, and what is right there afterwards."""
+"""A traced program: a sequence of launches, its global arrays, and their expected final contents."""
 
 import contextlib
 import math
@@ -58,7 +58,7 @@ class Program:
 
     @property
     def multiply_adds(self) -> int | None:
-        """How many the result needs; None if nobody knows."""
+        """How many the result needs; None if unknown."""
         return None
 
     def about(self) -> dict[str, Any]:

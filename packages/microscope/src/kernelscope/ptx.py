@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from kernelscope.cpp import shown
+from kernelscope.cpp import display_path
 from kernelscope.errors import UserError
 
 #: Whether a source file has something to rewrite.
@@ -27,7 +27,7 @@ _OPERAND = re.compile(r"""\s*(?P<constraint>"[^"]*")\s*\((?P<value>(?:.|\n)*)\)\
 _CONSTRAINTS = "hrlfdnqbC"
 
 
-def rewritten(text: str, own: Sequence[str] = ()) -> str:
+def rewrite(text: str, own: Sequence[str] = ()) -> str:
     """`text`, a preprocessed translation unit, with each asm statement as a call of the interpreter.
 
     Statements of system headers and of the files `own` are left as they are. Raises UserError, with file and line, for
@@ -51,7 +51,7 @@ def rewritten(text: str, own: Sequence[str] = ()) -> str:
                 source, call = _call(inside, len(sources))
             except (ValueError, SyntaxError) as error:
                 raise UserError(
-                    f"{shown(file)}:{line}: the emulator does not understand this asm statement: {error}"
+                    f"{display_path(file)}:{line}: the emulator does not understand this asm statement: {error}"
                 ) from None
             if source is not None:
                 sources.append((source, file, line))

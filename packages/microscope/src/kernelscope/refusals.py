@@ -1,22 +1,22 @@
-"""What NVRTC refuses in a file and g++ takes: code of the host, and words where they may not stand."""
+"""Refuse code that g++ accepts and NVRTC rejects: host code and misplaced specifiers."""
 
 import re
 from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from kernelscope.cpp import shown
+from kernelscope.cpp import display_path
 from kernelscope.declarations import (
     SPACES,
     Tree,
-    at,
     attributes,
     declarators,
     is_function,
     name_of,
+    nested_declarators,
+    place_of,
     scopes,
     text_of,
-    within,
 )
 from kernelscope.errors import UserError
 from kernelscope.sources import CudaFile, code_of
@@ -28,7 +28,9 @@ def refuse_mark(source: CudaFile) -> None:
     """Raise UserError for a file that begins with a byte order mark, or includes one that does."""
     for file in source.files:
         if code_of(file).startswith("\ufeff"):
-            raise UserError(f"{shown(file)}:1: begins with a byte order mark, which NVRTC refuses; save it without one")
+            raise UserError(
+                f"{display_path(file)}:1: begins with a byte order mark, which NVRTC refuses; save it without one"
+            )
 
 
 def refuse(tree: Tree) -> None:
@@ -37,13 +39,13 @@ def refuse(tree: Tree) -> None:
     of functions; and for words that NVRTC does not take where they stand."""
     if word := _OF_LAMBDA.search(tree.text):
         what = f"{word[1]} of a lambda; leave it out: a lambda in a kernel is the GPU's"
-        raise UserError(f"{at(tree, tree.text.count(chr(10), 0, word.start()))}: NVRTC refuses {what}")
+        raise UserError(f"{place_of(tree, tree.text.count(chr(10), 0, word.start()))}: NVRTC refuses {what}")
     for node in tree.nodes.get("declaration", ()):
         before = ""
         for child in node.children:
             if before and child.type == "attribute_specifier" and "alignas" in text_of(child):
                 what = f"alignas after {before}; write it first, or __align__"
-                raise UserError(f"{at(tree, node)}: NVRTC refuses {what}")
+                raise UserError(f"{place_of(tree, node)}: NVRTC refuses {what}")
             before = before or ("" if child.type.startswith("attribute_") else text_of(child))
     if not tree.root.has_error:  # else who knows what is a function
         _refuse_host_code(tree)
@@ -53,7 +55,7 @@ def _refuse_host_code(tree: Tree) -> None:
     known: set[str] = set()  # what an earlier declaration has said to be the GPU's
     for node in _outside_of_functions(tree.root):
         if node.type == "lambda_expression":
-            raise UserError(f"{at(tree, node)}: NVRTC refuses a lambda outside of a function; move it into one")
+            raise UserError(f"{place_of(tree, node)}: NVRTC refuses a lambda outside of a function; move it into one")
         is_device = ({*SPACES} - {"__host__"}) & {name for name, _ in attributes(node)}
         around = [] if node.parent and node.parent.type == "friend_declaration" else scopes(node)
         for each in declarators(node):
@@ -63,7 +65,7 @@ def _refuse_host_code(tree: Tree) -> None:
             elif (kind := _of_host(node, each)) and name not in known:
                 remedy = f"mark it __device__{', __constant__ or const' if kind == 'variable' else ''}"
                 what = f"'{name_of(each)}' is a {kind} of the host, which NVRTC refuses; {remedy}"
-                raise UserError(f"{at(tree, each)}: {what}")
+                raise UserError(f"{place_of(tree, each)}: {what}")
 
 
 def _outside_of_functions(node: Node) -> Iterator[Node]:
@@ -88,5 +90,7 @@ def _of_host(node: Node, declarator: Node) -> str:
     )
     if is_template or "constexpr" in words or (is_member and "static" not in words):
         return ""
-    pointers = [each for each in within(declarator) if each.type in ("pointer_declarator", "reference_declarator")]
+    pointers = [
+        each for each in nested_declarators(declarator) if each.type in ("pointer_declarator", "reference_declarator")
+    ]
     return "" if "const" in ({text_of(each) for each in pointers[-1].children} if pointers else words) else "variable"

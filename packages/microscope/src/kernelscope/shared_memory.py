@@ -1,4 +1,4 @@
-"""The variables of a compiled kernel: __device__ ones, and __shared__ arrays with their places in a block's memory."""
+"""Variables of a compiled kernel: __device__ variables, and __shared__ arrays with their offsets in shared memory."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from kernelscope.cpp import shown
+from kernelscope.cpp import display_path
 from kernelscope.declarations import Variable
 from kernelscope.elf import Symbol, demangled
 from kernelscope.errors import UserError
@@ -99,7 +99,7 @@ def _refuse_initial_values(declared: Iterable[Variable], with_value: Sequence[Sy
         has_value = each.has_value or any(f"{len(each.name)}{each.name}" in symbol.name for symbol in with_value)
         if each.space == "__shared__" and has_value:
             what = f"the __shared__ variable '{each.name}' has an initial value, which CUDA refuses"
-            raise UserError(f"{shown(each.file)}:{each.line}: {what}")
+            raise UserError(f"{display_path(each.file)}:{each.line}: {what}")
 
 
 def _alignment_of_extern(name: str, declared: Iterable[Variable]) -> int:

@@ -1,4 +1,4 @@
-"""Arguments that are given field by field: `view.data`, `nodes[2].next`."""
+"""Assemble struct arguments from their fields: `view.data`, `nodes[2].next`."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ def root_of(path: str) -> str:
     return re.split(r"[.\[]", path)[0]
 
 
-def gathered(
+def gather_fields(
     values: Mapping[str, Given],
     types: Callable[[], Mapping[str, np.dtype]],
     nowhere: str = "no function that is launched has a parameter",

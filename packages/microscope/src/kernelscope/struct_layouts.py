@@ -1,4 +1,4 @@
-"""Where the fields of a kernel's structs lie, by g++'s debug information."""
+"""Offsets and types of the fields of a kernel's structs, from g++'s debug information."""
 
 import re
 import tempfile
@@ -40,7 +40,7 @@ def layouts(path: Path, instances: Sequence[str], options: Sequence[Any]) -> Lay
         # As ordinary variables: pyelftools does not read the places of thread-local ones.
         text = f'#undef __shared__\n#define __shared__\n#include "{path.name}"\n{"".join(lines)}'
         text = preprocess(text, options)
-        source.write_text(ptx.rewritten(text, own=["<stdin>"]) if ptx.ASM.search(text) else text, encoding="utf-8")
+        source.write_text(ptx.rewrite(text, own=["<stdin>"]) if ptx.ASM.search(text) else text, encoding="utf-8")
         # With their -O: g++ 15 takes no header that was precompiled with another one.
         run_compiler([*options, "-g2", "-w", "-fpreprocessed", "-c", source, "-o", compiled])
         with open(compiled, "rb") as file:

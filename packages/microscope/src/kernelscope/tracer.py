@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from kernelscope.compile import constant_stores, declared
+from kernelscope.compile import constant_stores, declarations_of
 from kernelscope.counts import Row, Traffic, counts
-from kernelscope.cpp import shown
-from kernelscope.emulator import ASCENDING, Emulator, Order, fits_together, how_of
+from kernelscope.cpp import display_path
+from kernelscope.emulator import ASCENDING, Emulator, Order, fits_together, stop_message
 from kernelscope.errors import UserError
 from kernelscope.fault_kinds import FaultKind
 from kernelscope.faults import Fault, RawFault, Words, offsets_in
@@ -138,7 +138,7 @@ class Tracer:
                     if order.guarded and any(fault.kind == FaultKind.OUT_OF_BOUNDS for fault in found):
                         continue  # outside a shared array there is something else where the arrays lie apart
                     kind, text, count = differs
-                    faults.setdefault(kind, Fault(kind, shown(self.source.path), None, text, count=count))
+                    faults.setdefault(kind, Fault(kind, display_path(self.source.path), None, text, count=count))
             faults |= {fault.key: fault for fault in again if fault.key not in faults}
             # What is written at the same time is not yet written in some order of the threads, nor always one value.
             races = {(fault.file, fault.line) for fault in faults.values() if fault.kind == FaultKind.RACE}
@@ -160,7 +160,7 @@ class Tracer:
         wrong = program.wrong(self.results)
         if wrong and not others:
             why, line = program.why(self.results)
-            return faults | {program.kind: Fault(program.kind, shown(self.source.path), line, wrong + why)}
+            return faults | {program.kind: Fault(program.kind, display_path(self.source.path), line, wrong + why)}
         if not wrong and others and not self._depends(program, arrays, set(faults)):
             return {key: fault.unused() if fault.by_effect else fault for key, fault in faults.items()}
         return faults
@@ -183,7 +183,7 @@ class Tracer:
         wrong = program.wrong(program.results(arrays))
         if not wrong or found or program.wrong(self.results):
             return found
-        return [Fault(program.kind, shown(self.source.path), None, wrong + because)]
+        return [Fault(program.kind, display_path(self.source.path), None, wrong + because)]
 
     def count(self, program: Program, kinds: Mapping[Three, int]) -> Row:
         """The row of a program by one block of each of its `kinds`, a dict from the block to their number; by all
@@ -222,11 +222,11 @@ class Tracer:
         self.places.look_up({stopped.pc, stopped.last})
         places = [self.places.lines[stopped.pc], self.places.lines[stopped.last]]
         if stopped.file and not stopped.pc:
-            places.insert(0, (shown(stopped.file.decode()), stopped.line))
+            places.insert(0, (display_path(stopped.file.decode()), stopped.line))
         # Not every one has a line: what overflows a stack may be the emulator itself.
-        file, line = next((at for at in places if at[1]), (shown(self.source.path), None))
+        file, line = next((at for at in places if at[1]), (display_path(self.source.path), None))
         words = Words(program.launches[self.launched], [], [], self.places, self.cases)
-        text = f"{words.who(stopped)} {how_of(how, stopped)}"
+        text = f"{words.who(stopped)} {stop_message(how, stopped)}"
         if how == "time":
             text += f" after {self.limit:g} s of computing ({self.limited_by})"
         fault = Fault(FaultKind.STOPPED, file, line, text, words.cut(stopped.block), words.thread(stopped.thread))
@@ -336,11 +336,11 @@ class Tracer:
                         f"{RESERVED_SHARED_BYTES}: a block's arrays begin that many bytes into its shared memory"
                     )
                     places = (
-                        (shown(v.file), v.line)
-                        for v in declared(self.source).variables
+                        (display_path(v.file), v.line)
+                        for v in declarations_of(self.source).variables
                         if (v.space, v.name) == ("__shared__", array.name)
                     )
-                    file, line = next(places, (shown(self.source.path), None))
+                    file, line = next(places, (display_path(self.source.path), None))
                     yield array.name, Fault(FaultKind.MISALIGNED, file, line, text)
 
     def _faults(self, program: Program) -> list[Fault]:

@@ -161,7 +161,7 @@ def _foreign(data: Any, place: str = "") -> Iterator[tuple[str, str]]:
         yield place, f"{where}: {data} is of type {type(data).__name__}; if it is text, put it into quotes"
 
 
-def meant(value: str, known: Iterable[str], otherwise: str = "") -> str:
+def suggest_name(value: str, known: Iterable[str], otherwise: str = "") -> str:
     """Words that lead from a name that is not known to one that is; if none is near, all of them, or `otherwise`."""
     known = list(known)
     near = difflib.get_close_matches(value, known, n=1)
@@ -184,7 +184,7 @@ def _explain(error: jsonschema.ValidationError, whole: Mapping[str, Any]) -> str
     place = ".".join(str(part) for part in error.absolute_path) or "top level"
     if extra := _unknown(error):
         allowed = error.schema.get("properties", {})
-        hint = meant(extra[0], allowed, f"it takes {', '.join(sorted(allowed))}")
+        hint = suggest_name(extra[0], allowed, f"it takes {', '.join(sorted(allowed))}")
         return f"{place}: unknown key '{extra[0]}'; {hint}"
     if error.schema is False:
         return f"{place}: {_shortened(json.dumps(error.instance))} does not belong here; remove it"

@@ -1,4 +1,4 @@
-"""What runs jobs: a GPU, the CPU emulator of one, or the CPU itself. Each has a file, all have one interface."""
+"""Backends that run jobs: a GPU, the CPU emulator, or the CPU. Each has a file; all have one interface."""
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence

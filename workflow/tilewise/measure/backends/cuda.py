@@ -23,15 +23,15 @@ from tilewise import UserError
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.backends.operands import Operands, after, bound, perturbed, verified
 from tilewise.measure.perturbation import Change, deck
-from tilewise.measure.result_rows import failed, or_failed, outcome, timing
-from tilewise.measure.roofs import possible
+from tilewise.measure.result_rows import failed_row, row_or_failure, timing, verification_columns
+from tilewise.measure.roofs import reject_impossible
 from tilewise.multiply.arguments import DTYPES
 from tilewise.multiply.matmul import kernel_for
 from tilewise.nvidia import nvml
 from tilewise.nvidia.cublas import gemm
 from tilewise.nvidia.emulation import Unsupported
-from tilewise.nvidia.launcher import CudaError, Product, done
-from tilewise.nvidia.runtime import library, through_runtime
+from tilewise.nvidia.launcher import CudaError, Product, driver_result
+from tilewise.nvidia.runtime import launch_through_runtime, library
 from tilewise.study import registry, verify
 from tilewise.study.jobs import Job, Row
 from tilewise.study.points import Point
@@ -61,7 +61,7 @@ def uuid() -> str:
     """The UUID of the GPU in use, as nvidia-smi writes it."""
     runtime.free(0)  # makes the context
     # CuPy's own device properties end it at its first zero byte.
-    raw = bytes(done(driver.cuDeviceGetUuid(0)).bytes).hex()
+    raw = bytes(driver_result(driver.cuDeviceGetUuid(0)).bytes).hex()
     return f"GPU-{raw[:8]}-{raw[8:12]}-{raw[12:16]}-{raw[16:20]}-{raw[20:]}"
 
 
@@ -133,7 +133,7 @@ class Backend:
         """All jobs in one NVBench run, each timed by `timed`. The folder of samples receives NVBench's files.
 
         NVBench runs once in a process and writes its JSON when all points are through; but the samples of a point are
-        in their file as soon as it is timed. The rows are made from those, so that a kill costs one point.
+        in their file as soon as it is timed. Rows are built from these files, so a kill loses at most one point.
         """
         import cuda.bench
 
@@ -197,7 +197,7 @@ class Backend:
         if not found.ok:
             return _timed_wrong(row, job, found)
         measured |= timing(measured.pop("times_ms"), job)
-        return possible(row, measured | {"timed_s": spent}, job.kernel, job.point, self.device.gpu)
+        return reject_impossible(row, measured | {"timed_s": spent}, job.kernel, job.point, self.device.gpu)
 
     def _launched(self, job: Job, state: Any, operands: Operands, results: Samples) -> Row:
         """Time a job whose output nobody looks at."""
@@ -249,7 +249,7 @@ class Backend:
             if slow:
                 break
         screen_ms = float(np.median(times_ms))
-        screened = possible(
+        screened = reject_impossible(
             row, {"samples": len(times_ms), "screen_ms": screen_ms}, job.kernel, job.point, self.device.gpu
         )
         if screened["status"] == Status.OK:
@@ -263,13 +263,13 @@ class Backend:
         except cupy.cuda.memory.OutOfMemoryError as error:
             if operands:
                 operands.forget()
-            return failed(job, Status.OUT_OF_MEMORY, error)
+            return failed_row(job, Status.OUT_OF_MEMORY, error)
         except Unsupported as error:
-            return failed(job, Status.UNSUPPORTED, error)
+            return failed_row(job, Status.UNSUPPORTED, error)
         except CudaError as error:
-            return failed(job, Status.INVALID_LAUNCH if error.name in REFUSED else Status.ERROR, error)
+            return failed_row(job, Status.INVALID_LAUNCH if error.name in REFUSED else Status.ERROR, error)
         except (UserError, RuntimeError) as error:  # NVBench's own are RuntimeError, CuPy's are derived from it
-            return failed(job, Status.ERROR, error)
+            return failed_row(job, Status.ERROR, error)
 
     def energy(self, jobs: Sequence[Job], repeated: Callable[..., Row]) -> list[Row]:
         """Verify the product of each job, repeat it, and verify it again, after perturbations too.
@@ -285,13 +285,13 @@ class Backend:
             try:
                 counter_mj = nvml.energy_counter(uuid())
             except nvml.Unreported as error:
-                return failed(job, Status.UNSUPPORTED, error)
+                return failed_row(job, Status.UNSUPPORTED, error)
             run = perturbed(job, launch, operands, spaces)
             run.perturb(Change("all"))
             used = repeated(job.point, lambda: run.launch(0), runtime.deviceSynchronize, counter_mj)
             found = after(run, operands)
             return (
-                possible(row, used, job.kernel, job.point, self.device.gpu)
+                reject_impossible(row, used, job.kernel, job.point, self.device.gpu)
                 if found.ok
                 else _timed_wrong(row, job, found)
             )
@@ -299,7 +299,7 @@ class Backend:
         return [
             job.row
             if job.row["status"] in NOT_BUILT
-            else or_failed(job, functools.partial(self.guarded, job, functools.partial(measured, job), operands))
+            else row_or_failure(job, functools.partial(self.guarded, job, functools.partial(measured, job), operands))
             for job in jobs
         ]
 
@@ -341,8 +341,10 @@ class Backend:
             launch(0)
         rows, wanted = config["verification"]["rows"], job.kernel.wanted
         found = verify.check_rows(A, B, C, point.dtype, rows, secrets.randbits(64), wanted)
-        row = job.row | facts | outcome(job, found)
-        return possible(row, timing(times_ms, job), job.kernel, job.point, self.device.gpu) if found.ok else row
+        row = job.row | facts | verification_columns(job, found)
+        return (
+            reject_impossible(row, timing(times_ms, job), job.kernel, job.point, self.device.gpu) if found.ok else row
+        )
 
     # ---- Products of operands that the caller makes -----------------------------------------------------------------
 
@@ -362,7 +364,9 @@ class Backend:
             verify.poison(C, job.point.dtype, job.kernel.reads_c)
             launch(0)
             timed = {"test_ms": float(np.median(_times(launch, TEST_RUNS)))}
-            return possible(job.row | facts | {"status": Status.OK}, timed, job.kernel, job.point, self.device.gpu)
+            return reject_impossible(
+                job.row | facts | {"status": Status.OK}, timed, job.kernel, job.point, self.device.gpu
+            )
 
         row = self.guarded(job, run) | {"gpu_uuid": uuid()}
         return (C if row["status"] == Status.OK else None), row
@@ -402,7 +406,7 @@ class Backend:
         medians = {name: float(np.median(times)) for name, times in times_us.items()}
         at, kernel = Point("calls", row["kernel"], dtype, n, n, n), registry.load()[row["kernel"]]
         row |= {"status": Status.OK}
-        checked = possible(row, {"time_ms": medians["call_us"] / 1000}, kernel, at, self.device.gpu)
+        checked = reject_impossible(row, {"time_ms": medians["call_us"] / 1000}, kernel, at, self.device.gpu)
         return row | medians | {"samples": CALLED_TURNS} if checked["status"] == Status.OK else checked
 
     def attempt(self, job: Job, raised: bool) -> Attempt:
@@ -424,12 +428,12 @@ class Backend:
             runtime.deviceSynchronize()
             error = launch()
             runtime.deviceSynchronize()
-            return error, verify.untouched(C, point.dtype)
+            return error, verify.is_untouched(C, point.dtype)
 
         driver_error, left = tried(through_driver)
         error, text, left_too = driver_error, "", left  # if there is no runtime library
         if cudart := library():
-            (error, text), left_too = tried(lambda: through_runtime(cudart, job, (A, B, C), raised))
+            (error, text), left_too = tried(lambda: launch_through_runtime(cudart, job, (A, B, C), raised))
         launched = not (driver_error or error)
         check = verify.check(C, *verify.reference(A, B, point.dtype), point.dtype, point.p) if launched else None
         return Attempt(error, text, driver_error, left and left_too, check, uuid())
@@ -437,7 +441,7 @@ class Backend:
 
 def _timed_wrong(row: Row, job: Job, found: verify.Check) -> Row:
     """The row of a product that was right when it was verified, and wrong when it was timed."""
-    return row | outcome(job, found) | {"message": f"the timed product, {found.message}"}
+    return row | verification_columns(job, found) | {"message": f"the timed product, {found.message}"}
 
 
 def _times(launch: Callable[[int], None], runs: int) -> list[float]:

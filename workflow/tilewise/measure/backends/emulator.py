@@ -11,7 +11,7 @@ from kernelscope.emulator import Emulator, LaunchError, run
 from tilewise import UserError
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.perturbation import Arrays, Change, deck
-from tilewise.measure.result_rows import failed, outcome, shares
+from tilewise.measure.result_rows import failed_row, shares, verification_columns
 from tilewise.study import verify
 from tilewise.study.jobs import Job, Row
 from tilewise.study.precision import result_of
@@ -56,10 +56,10 @@ class Backend:
                         check = replace(check, ok=False, message=f"a further product, after {change}: {found.message}")
                         break
         except LaunchError as error:
-            return failed(job, Status.INVALID_LAUNCH, error)
+            return failed_row(job, Status.INVALID_LAUNCH, error)
         except UserError as error:
-            return failed(job, Status.ERROR, error)
-        return job.row | outcome(job, check, "emulated: verified, not timed", also)
+            return failed_row(job, Status.ERROR, error)
+        return job.row | verification_columns(job, check, "emulated: verified, not timed", also)
 
     def memory(self) -> tuple[int, int]:
         total = self.config["emulator"]["memory_bytes"]
@@ -81,8 +81,8 @@ class Backend:
             self._run(job, arrays, limits)
         except LaunchError as error:
             name, text = str(error).split(": ", 1)
-            return Attempt(name, text, "", verify.untouched(arrays.C, point.dtype), None)
-        return Attempt("", "", "", verify.untouched(arrays.C, point.dtype), arrays.check())
+            return Attempt(name, text, "", verify.is_untouched(arrays.C, point.dtype), None)
+        return Attempt("", "", "", verify.is_untouched(arrays.C, point.dtype), arrays.check())
 
     def _arrays(self, job: Job) -> Arrays:
         """The arrays of a job, as they lie."""

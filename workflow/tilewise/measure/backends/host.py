@@ -13,7 +13,7 @@ import numpy as np
 import threadpoolctl
 
 from tilewise.measure.backends import Setting
-from tilewise.measure.result_rows import failed, outcome, timing
+from tilewise.measure.result_rows import failed_row, timing, verification_columns
 from tilewise.measure.row_summary import BEYOND_BUDGET
 from tilewise.study import verify
 from tilewise.study.jobs import Job, Row
@@ -57,7 +57,9 @@ class Backend:
             predicted = _seconds(multiply, A, B, C) * p / few
             budget = config["cpu"]["budget_s"][self.where]
             if predicted > budget:
-                return failed(job, Status.TIMEOUT, f"{BEYOND_BUDGET} {predicted:.0f} s; cpu.budget_s is {budget:g} s")
+                return failed_row(
+                    job, Status.TIMEOUT, f"{BEYOND_BUDGET} {predicted:.0f} s; cpu.budget_s is {budget:g} s"
+                )
             A, B = verify.operands(np, dtype, n, p, m, config["seed"])
             times: list[float] = []
             verify.poison(C, dtype)
@@ -71,7 +73,7 @@ class Backend:
                 small = n * m <= SMALL_C
                 reference = _known(dtype, n, p, m, config["seed"]) if small else verify.reference(A, B, dtype)
                 found = verify.check(C, *reference, dtype, p)
-        row = job.row | outcome(job, found, f"{cores} threads" if job.kernel.library else "")
+        row = job.row | verification_columns(job, found, f"{cores} threads" if job.kernel.library else "")
         return row | timing([1000 * t for t in times], job) if found.ok else row
 
 

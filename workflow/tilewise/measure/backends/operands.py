@@ -1,4 +1,4 @@
-"""The arrays of a product on a GPU: operands that change, workspaces, and what is verified of them."""
+"""Arrays of a product on a GPU: operands, workspaces, and their verification."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import cupy
 from cupy.cuda import runtime
 
 from tilewise.measure.perturbation import BLANK, Arrays, Change, Perturbed
-from tilewise.measure.result_rows import outcome, shares
+from tilewise.measure.result_rows import shares, verification_columns
 from tilewise.nvidia import cublas, emulation
 from tilewise.nvidia.launcher import Product
 from tilewise.study import verify
@@ -83,7 +83,7 @@ def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, 
         stream.synchronize()
     found = operands.check_seen()
     also = shares(job.kernel, dict(zip((space.name for space in job.workspaces), spaces)))
-    return launch, job.row | facts | outcome(job, found, also=also), found.ok, spaces
+    return launch, job.row | facts | verification_columns(job, found, also=also), found.ok, spaces
 
 
 def perturbed(job: Job, launch: Callable[[int], None], operands: Operands, spaces: Sequence[Any]) -> Perturbed:

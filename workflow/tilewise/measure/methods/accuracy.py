@@ -16,7 +16,7 @@ from tilewise.measure import accuracy
 from tilewise.measure.backends import Setting, open_backend
 from tilewise.measure.backends.host import multiplied_by
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.result_rows import failed, message_of, or_failed
+from tilewise.measure.result_rows import failed_row, message_of, row_or_failure
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.jobs import Job, Row
@@ -106,12 +106,12 @@ def compare(jobs: Iterable[Job], by: Multiplier, seed: int, loop: Loop = lambda 
                 looped = loop(_on_host(A), _on_host(B))
             except Exception as error:  # whatever it is: other shapes and kinds are compared in this process too
                 built = [job for job in same if job.row["status"] not in NOT_BUILT]
-                rows += [failed(job, Status.ERROR, message_of(error)) | _about(job, kind) for job in built]
+                rows += [failed_row(job, Status.ERROR, message_of(error)) | _about(job, kind) for job in built]
                 rows += [job.row | _about(job, kind) for job in same if job not in built]
                 continue
             for job in same:
                 run = functools.partial(_row, job, by, A, B, sgemm, looped)
-                rows.append(or_failed(job, run) | _about(job, kind))
+                rows.append(row_or_failure(job, run) | _about(job, kind))
     return rows
 
 

@@ -1,4 +1,4 @@
-"""What a method is: a way to turn the points of a task into rows."""
+"""Base class of methods. A method turns the points of a task into rows."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Products of many matrices of one shape at once, timed as those of the task `sizes` are."""
+"""Batched products of one shape, timed as in the task `sizes`."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What a user gets: calls of tilewise.matmul and of cupy.matmul, many one after the other, the host's part included."""
+"""Time consecutive calls of tilewise.matmul and cupy.matmul, including the host's share."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a stopwatch around the whole call shows: source b's way to time a kernel, step by step and in a fresh process.
+"""Time a whole call from the host, step by step and in a fresh process, as source b does.
 
 Source b times allocation, copies and kernel together, and its first kernel also pays for the creation of the CUDA
 context. Here every repetition is a separate process (`python -m tilewise.measure.methods.cold_start`, jobs on stdin,

@@ -1,4 +1,4 @@
-"""What a product costs in energy: the board's counter over seconds of the same product, again and again.
+"""Measure the energy of a product: the board's counter over seconds of repeated launches.
 
 The counter adds up what the whole board takes, in mJ, and moves some ten times per second, hence the seconds. Before it
 is read, the product has run for a while, so that clocks and power are those of steady work. The L2 cache is not flushed
@@ -50,13 +50,13 @@ class Energy(Method):
 
 def _measured(work: Work) -> list[Row]:
     def used(point: Point, launch: Callable, wait: Callable, counter_mj: Callable) -> Row:
-        return columns_of(point, *repeated(launch, wait, counter_mj, work.config["energy"]["seconds"]))
+        return columns_of(point, *repeat_launches(launch, wait, counter_mj, work.config["energy"]["seconds"]))
 
     backend = open_backend("cuda", Setting(work.device, work.config, work.samples))
     return backend.energy(work.jobs(), used)
 
 
-def repeated(
+def repeat_launches(
     launch: Callable[[], Any],
     wait: Callable[[], Any],
     counter_mj: Callable[[], int],

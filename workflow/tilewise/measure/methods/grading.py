@@ -1,4 +1,4 @@
-"""Grades: products of operands that reveal what a kernel cannot do, of every kernel of floats and doubles."""
+"""Grade every kernel of floats and doubles on operands that reveal inaccurate schemes."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from tilewise.measure.backends import Setting, open_backend
 from tilewise.measure.grading import TESTS
 from tilewise.measure.methods.accuracy import Multiplier
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.result_rows import failed, message_of
+from tilewise.measure.result_rows import failed_row, message_of
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.accuracy import CURVE, SPREAD, WIDE
@@ -66,11 +66,13 @@ class Grading(Method):
         """Facts: a row per point and test, on the emulator none."""
         rows: list[Row] = []
         if work.device.backend == "gpu":
-            rows = graded(work, work.points, open_backend("cuda", Setting(work.device, work.config, work.samples)))
+            rows = grade_points(
+                work, work.points, open_backend("cuda", Setting(work.device, work.config, work.samples))
+            )
         return columns.frame([], "measurements", work.parameters), columns.frame(rows, self.name, work.parameters)
 
 
-def graded(work: Work, points: Sequence[Point], by: Multiplier) -> list[Row]:
+def grade_points(work: Work, points: Sequence[Point], by: Multiplier) -> list[Row]:
     """The rows of some points of a task, test by test, so that its operands are made once."""
     asked: dict[tuple[str, Case], list[Point]] = {}
     for point in points:
@@ -99,7 +101,7 @@ def _rows(work: Work, points: Sequence[Point], dtype: str, case: Case, by: Multi
             C, row = by.multiply(job, A, B)
             found = {} if C is None else _found(C, right, case)
         except Exception as error:  # whatever it is: other tests and kernels are graded in this process too
-            row, found = failed(job, Status.ERROR, message_of(error)), {}
+            row, found = failed_row(job, Status.ERROR, message_of(error)), {}
         yield row | found | about
 
 

@@ -1,4 +1,4 @@
-"""What a device refuses to launch: blocks of too many threads, and more shared memory than a block can have.
+"""Launches that a device refuses: too many threads, or too much shared memory, per block.
 
 Each case is really launched, on a GPU twice: through the driver, whose names our launches show, and through the CUDA
 runtime, whose error a program compiled by nvcc prints. C is poisoned first, so that a refusal shows in what it leaves.
@@ -14,8 +14,8 @@ from tilewise import UserError
 from tilewise.measure import environment
 from tilewise.measure.backends import Setting, bench_of
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.result_rows import failed, message_of, outcome
-from tilewise.measure.row_summary import told
+from tilewise.measure.result_rows import failed_row, message_of, verification_columns
+from tilewise.measure.row_summary import row_summary
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.jobs import Job, Row
@@ -78,13 +78,13 @@ class LaunchLimits(Method):
             try:
                 found = bench.attempt(case.job, case.raised)
             except Exception as error:  # whatever it is: the other launches are tried in this process too
-                rows.append(failed(case.job, Status.ERROR, message_of(error)))
+                rows.append(failed_row(case.job, Status.ERROR, message_of(error)))
             else:
                 row |= {"gpu_uuid": found.gpu_uuid} | environment.columns(found.gpu_uuid)
                 refusal = {"status": Status.INVALID_LAUNCH, "message": f"{found.error}: {found.error_text}"}
                 note = "launched and verified, not timed"
-                rows.append(row | (outcome(case.job, found.check, note) if found.check else refusal))
+                rows.append(row | (verification_columns(case.job, found.check, note) if found.check else refusal))
                 said = found._asdict() | {"outcome": "launched" if found.check else "refused"}
                 facts.append(row | said | {"limit_raised": case.raised, "threads": launch.threads})
-            LOG.info("%d/%d %s: %s", number, len(tried), case.job.point.label(), told(rows[-1]))
+            LOG.info("%d/%d %s: %s", number, len(tried), case.job.point.label(), row_summary(rows[-1]))
         return columns.frame(rows, "measurements", work.parameters), columns.frame(facts, "launch_limits")

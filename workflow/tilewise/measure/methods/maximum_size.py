@@ -11,8 +11,8 @@ from tilewise import UserError
 from tilewise.measure.backends import Bench, Setting, bench_of
 from tilewise.measure.journal import Journal
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.result_rows import or_failed
-from tilewise.measure.row_summary import told
+from tilewise.measure.result_rows import row_or_failure
+from tilewise.measure.row_summary import row_summary
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.jobs import Job, Row
@@ -93,7 +93,7 @@ class MaximumSize(Method):
         if key not in remembered.rows:
             bench = bench_of(Setting(work.device, work.config, work.samples))
             facts: list[Row] = []
-            row = or_failed(first, lambda: _probe(point, job, bench, work, facts))
+            row = row_or_failure(first, lambda: _probe(point, job, bench, work, facts))
             remembered.add(key, row | {"facts": facts})
         row = dict(remembered.rows[key])
         return row, row.pop("facts")
@@ -148,7 +148,7 @@ def _probe(point: Point, job: Callable[[int], Job], bench: Bench, work: Work, fo
     rows = {}
     for n in [*(also for also in settings["also_n"] if also < timed), timed]:
         rows[n] = bench.once(job(n))
-        LOG.info("%s: %s", job(n).point.label(), told(rows[n]))
+        LOG.info("%s: %s", job(n).point.label(), row_summary(rows[n]))
         checked = min(work.config["verification"]["rows"], n) if rows[n]["status"] == Status.OK else None
         found.append(facts | {"timed_n": n, "time_ms": rows[n]["time_ms"], "rows_checked": checked})
     return rows[timed]

@@ -1,4 +1,4 @@
-"""What an isolated time has of the machine itself: that of an empty kernel of one thread, timed as sweeps are.
+"""Measure the overhead in isolated times: an empty kernel of one thread, timed as in sweeps.
 
 Host, driver and card decide how long a launch and its two events take, so two machines with the same card differ by
 microseconds in every isolated time.
@@ -14,7 +14,7 @@ from tilewise.compile.build import build
 from tilewise.measure import job
 from tilewise.measure.methods import bandwidth
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.row_summary import told
+from tilewise.measure.row_summary import row_summary
 from tilewise.measure.task import Work, run_jobs
 from tilewise.study import columns, registry
 from tilewise.study.jobs import Row
@@ -50,6 +50,6 @@ def _measured(work: Work) -> Row:
         row = empty.row
         if empty.files:
             [(_, row)] = run_jobs([empty], work.device, work.config, work.samples, "overhead")
-    LOG.info("1/1 %s: %s", at.label(), told(row))
+    LOG.info("1/1 %s: %s", at.label(), row_summary(row))
     time_ms = row.get("time_ms")
     return row | {"overhead_us": None if time_ms is None else 1000 * time_ms}

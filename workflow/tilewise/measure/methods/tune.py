@@ -17,7 +17,7 @@ from tilewise.study.device import REGISTER_UNIT, WARP
 from tilewise.study.jobs import Job, Row
 from tilewise.study.points import Parameters, Point
 from tilewise.study.status import NOT_BUILT, Status
-from tilewise.study.sweeps import Reading, in_words
+from tilewise.study.sweeps import Reading, sweep_parameters
 
 #: What variants compete for: a kernel, an element type and a class of shapes.
 Contest = tuple[str, str, str]
@@ -54,7 +54,7 @@ class Tune(Method):
             best_few = _finalists(jobs, screened, work)
             finalists = [job for job in queue if job.point in best_few]
             measured = run_remembered(finalists, work, remembered)
-        best = chosen(finalists, measured)
+        best = fastest_variants(finalists, measured)
         rows = [_variant(job, screened[job.key], measured.get(job.key), best, built, work) for job in jobs]
         found = [measured[job.key] for job in finalists]
         parameters = work.parameters
@@ -94,11 +94,11 @@ def _finalists(jobs: Iterable[Job], screened: Mapping[str, Row], work: Work) -> 
     taken = {
         (place, each) for place, found in times.items() for each in sorted(found, key=lambda key: found[key])[:few]
     }
-    taken |= {(place, each) for place, found in times.items() for each in found if registered(place, each, work)}
+    taken |= {(place, each) for place, found in times.items() for each in found if is_registered(place, each, work)}
     return {job.point for job in jobs if (contest(job.point), job.point.parameters) in taken}
 
 
-def chosen(jobs: Iterable[Job], rows: Mapping[str, Row]) -> dict[Contest, Parameters]:
+def fastest_variants(jobs: Iterable[Job], rows: Mapping[str, Row]) -> dict[Contest, Parameters]:
     """The fastest variant of each contest, by rows of measurements.csv under the jobs' keys."""
     times = _mean_times(list(jobs), rows, "time_ms")
     return {place: min(found, key=lambda key: found[key]) for place, found in times.items()}
@@ -120,10 +120,10 @@ def _mean_times(jobs: Sequence[Job], rows: Mapping[str, Row], column: str) -> di
     }
 
 
-def registered(place: Contest, parameters: Parameters, work: Work) -> bool:
+def is_registered(place: Contest, parameters: Parameters, work: Work) -> bool:
     """Whether a variant is what the registry has for this platform, or for the GPU whose choices it takes."""
     kernel, dtype, word = work.kernels[place[0]], place[1], place[2]
-    return tuning.chosen(kernel.tuned, work.device.platform, dtype, word) == in_words(parameters)
+    return tuning.chosen(kernel.tuned, work.device.platform, dtype, word) == sweep_parameters(parameters)
 
 
 def _variant(
@@ -144,6 +144,6 @@ def _variant(
         "screen_ms": screened.get("screen_ms"),
         "spill_bytes": None if math.isnan(sum(spills)) else sum(spills),
         "gflops": 2e-6 * job.point.multiply_adds / time_ms if time_ms and row["status"] == Status.OK else None,
-        "registered": registered(place, parameters, work),
+        "registered": is_registered(place, parameters, work),
         "chosen": best.get(place) == parameters,
     }

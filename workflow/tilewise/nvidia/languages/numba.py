@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tilewise.nvidia.nvrtc import assembled
+from tilewise.nvidia.nvrtc import assemble
 from tilewise.study.kernel import Kernel
 
 
@@ -27,4 +27,4 @@ def compile_cubin(kernel: Kernel, function: Any, words: Sequence[str], capabilit
         cc=tuple(map(int, capability.split("."))),
     )
     [symbol] = re.findall(r"\.visible \.entry (\w+)", ptx)
-    return assembled(ptx, f"sm_{capability.replace('.', '')}"), {"symbol": symbol}
+    return assemble(ptx, f"sm_{capability.replace('.', '')}"), {"symbol": symbol}
