@@ -33,7 +33,8 @@ def block_shapes(evidence: Evidence) -> pd.DataFrame:
 
 
 def double_cost(evidence: Evidence) -> pd.DataFrame:
-    """How much longer the naive kernel takes in double at its largest square product, with the best block of each type.
+    """The cost of double: ratios of the naive kernel's times at its largest square product, with the best block of each
+    type.
 
     One row of all blocks, and one of those that source a `tried`, if they have another result.
     """

@@ -284,7 +284,7 @@ def fastest(rungs: pd.DataFrame) -> pd.DataFrame:
 
 
 def reasons(rungs: pd.DataFrame) -> pd.DataFrame:
-    """Why the fastest rung in float is faster than the textbook's kernel, on the first GPU that has both.
+    """Reasons why the fastest rung in float is faster than the textbook's kernel, on the first GPU that has both.
 
     Up to three rows. `cause` is loads (requests per 100 multiply-adds), arithmetic (the share of multiply-adds in %) or
     waits (the share of the ceiling in %); `kernel` has it `before`, the fastest rung, `best`, has it `after`. Waits are

@@ -31,7 +31,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def multiply(A: Any, B: Any, out: Any, grade: str) -> Any:
-    """What `tilewise.matmul` does."""
+    """Implement `tilewise.matmul`."""
     if grade not in list(Grade):
         raise UserError(f"matmul: there is no grade '{grade}'; there are {', '.join(Grade)}")
     A, B = _array("A", A), _array("B", B)

@@ -166,7 +166,7 @@ def steps(evidence: Evidence) -> list[str]:
 
 
 def launch_limits(evidence: Evidence) -> pd.DataFrame:
-    """Which launches ran and which were refused, with the error's name and the percentage of the device's limit."""
+    """Launches that ran or were refused, with the error's name and the percentage of the device's limit."""
     limits = {platform.name: platform.device.limits for platform in evidence.everyone}
     rows = []
     for row in evidence.facts["launch_limits"].to_dict("records"):
@@ -196,7 +196,7 @@ def bandwidth(evidence: Evidence) -> pd.DataFrame:
 
 
 def occupancy(evidence: Evidence) -> pd.DataFrame:
-    """How many blocks and warps of each launch of the study a multiprocessor holds, and what limits them."""
+    """Resident blocks and warps per multiprocessor of each launch of the study, and the limiting resource."""
     rows = evidence.facts["occupancy"]
     choice = [choice_text(row, evidence.kernels) for row in rows.to_dict("records")]
     return rows.assign(choice=choice, occupancy_percent=100 * rows["occupancy"])
@@ -215,7 +215,7 @@ def grading(evidence: Evidence) -> pd.DataFrame:
 
 
 def energy(evidence: Evidence) -> pd.DataFrame:
-    """What each product costs in energy, beside its rate while the counter was watched."""
+    """The energy of each product, and its rate during the measurement."""
     return with_words(evidence.facts["energy"], evidence).reset_index(drop=True)
 
 
@@ -280,5 +280,5 @@ OVERVIEW: dict[str, Callable[[Evidence], pd.DataFrame]] = {
 
 
 def save(make: Callable[[], pd.DataFrame], path: Path | str) -> None:
-    """Write a table as CSV, whole or not at all; if it cannot be made, one with the note that says so."""
+    """Write a table atomically as CSV; if it cannot be made, write one with the note."""
     write_csv(notes.attempt(str(path), make, lambda note: pd.DataFrame({notes.COLUMN: [note]})), path)

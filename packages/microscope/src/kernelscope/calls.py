@@ -180,7 +180,7 @@ def program_of(
     tolerance: float,
     folder: Path,
 ) -> "Given":
-    """The program that some calls are with what they are given, as of `trace`, which says what is raised."""
+    """The program of some calls with their arguments, as in `trace`, which documents the errors."""
     told = _flat(arguments)
     read = {
         name: read_argument(name, value, folder, SEED, lambda: library.layouts.structs) for name, value in told.items()
@@ -198,7 +198,7 @@ def program_of(
 
 
 class Given(Program):
-    """Launches over arrays that somebody gave, and what is expected of these, if anything is."""
+    """Launches over given arrays, and the expected contents of these, if any."""
 
     def __init__(
         self,

@@ -119,8 +119,8 @@ def build_traced(kernel: CudaFile, instances: Sequence[str], output: Path | str)
 
 
 def declarations_of(source: CudaFile) -> Declarations:
-    """What a file declares, as `build_traced` sees it. Raises UserError if a file is no text, or the preprocessor
-    fails, or there is no compiler."""
+    """The declarations of a file, as `build_traced` sees them. Raises UserError if a file is no text, or the
+    preprocessor fails, or there is no compiler."""
     return declarations.declarations(_tree(source))
 
 
@@ -172,7 +172,7 @@ def _options(source: CudaFile, flags: Sequence[Any]) -> list[Any]:
 
 
 def missing_checks() -> list[str]:
-    """What traces with this compiler may miss, in a line; usually nothing."""
+    """Faults that traces with this compiler may miss, in a line; usually empty."""
     if cpp.accepts_flag(MARKED):
         return []
     what = "a read of a variable that nobody set may be missed; set CXX to g++ 12 or newer to find it"

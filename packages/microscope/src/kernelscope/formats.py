@@ -30,7 +30,7 @@ TABLE = {
 
 @dataclass(frozen=True)
 class Report:
-    """What a trace found: the faults, the columns of traffic.csv, and what the first run left in the arrays.
+    """The result of a trace: faults, the columns of traffic.csv, and the contents of the arrays after the first run.
 
     `title` says what ran in a line, `point` in an object of JSON. As text it is what the command prints.
     """
