@@ -70,7 +70,7 @@ def _platform(folder: Path) -> dict[str, Entry]:
     tasks = read_json(config)["tasks"] if config.is_file() else study
     found = {name: {**_task(folder, name), "left_out": name not in tasks} for name in {**tasks, **study}}
     tunings = {name for name, entry in {**tasks, **study}.items() if entry.get("method") == "tune"}
-    # Tuning is no part of a run; its points show that somebody has tuned.
+    # Tuning is no part of a run; its points show that a tuning ran.
     return {name: task for name, task in found.items() if task["points"] or name not in tunings}
 
 

@@ -38,7 +38,7 @@ class JobResources:
     def expected(self) -> dict[tuple[str, str, str], tuple[float, int]]:
         """Seconds and points, by rule, platform and task, of the jobs that take more than a second.
 
-        0 points: nobody knows how many. A tuning's would have to be expanded, which takes seconds.
+        0 points: their number is unknown. A tuning's would have to be expanded, which takes seconds.
         """
         found = {
             ("trace", "", ""): (durations.TRACE_S, sum(map(len, self.study.traced))),

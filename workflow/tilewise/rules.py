@@ -37,7 +37,7 @@ def rule_names() -> set[str]:
 class Study:
     """A validated config with its expanded platforms, tasks and points.
 
-    tasks: names in the order of the config; tunings: names of the tasks that run only if somebody asks, which `tasks`
+    tasks: names in the order of the config; tunings: names of the tasks that run only on request, which `tasks`
     lacks; tuned: the kernels of each tuning; platforms: name -> settings, each with a `backend` (gpu or emulator);
     kernels: the registry; gpus: how many of this machine measure, at least 1; remark: a line about those that do not,
     or ""; profiled: how many launches ncu would read. Methods that take `wildcards` are functions for Snakemake. Paths

@@ -64,7 +64,7 @@ def _launch(A: Any, B: Any, C: Any, grade: Grade) -> None:
     if chosen is None:
         cublas.multiply(dtype, A, B, C)
         return
-    # The pool gives this memory to nobody before the launch, and afterwards only to what runs later on the same stream.
+    # Before the launch the pool reuses this memory for no other array, and afterwards only for later work of this stream.
     space = cupy.cuda.alloc(chosen.workspace_bytes)
     try:
         with _ONE_AT_A_TIME:

@@ -25,7 +25,7 @@ from tilewise.study.device import read as read_device
 from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.status import Status
 
-#: Points are `faster` or `slower` if they differ by more than this, in percent, unless somebody says otherwise.
+#: Points are `faster` or `slower` if they differ by more than this, in percent, by default.
 THRESHOLD = 2.0
 #: Points that take less, in ms, show the difference of the overheads; so many are wanted for an estimate.
 ESTIMATED_BELOW, FEWEST_SHORT = 0.02, 5

@@ -142,7 +142,7 @@ def inline(drawing: str, name: str, title: str = "", description: str = "") -> s
 
 
 def _shorten(element: ElementTree.Element) -> None:
-    """Say what an element says without blanks and decimals that nobody sees: a page has 40,000 elements and 3 MB."""
+    """Shorten an element by invisible blanks and decimals: a page has 40,000 elements and 3 MB."""
     for key in ("d", "x", "y", "width", "height", "transform"):
         if key in element.attrib:
             element.set(key, re.sub(r"\d+\.\d{3,}", _short, element.get(key, "")))

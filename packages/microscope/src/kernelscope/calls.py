@@ -247,7 +247,7 @@ class Given(Program):
             if at := _first_difference(results[name].view(np.uint8) != self.first[name].view(np.uint8)):
                 at = (*at[:-1], at[-1] // results[name].itemsize)
                 before, after = self.first[name][at], results[name][at]
-                return f"{name} is const, but {_element(name, at)} was {before} and is {after}; nobody may write it"
+                return f"{name} is const, but {_element(name, at)} was {before} and is {after}; no kernel may write it"
         for name, right in self.expect.items():
             if said := self._beside(name, results[name], right):
                 return said

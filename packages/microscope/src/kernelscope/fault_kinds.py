@@ -6,7 +6,7 @@ from enum import StrEnum
 class FaultKind(StrEnum):
     """A kind of fault: its column in traffic.csv (empty for a remark without a column) and its message.
 
-    kernels/emulator/tracer/faults.def lists those that the tracer itself finds.
+    cuda/tracer/faults.def lists those that the tracer itself finds.
     """
 
     column: str

@@ -79,7 +79,7 @@ def _traffic(report: Report) -> list[str]:
     lines = [report.title]
     for column, words in TABLE.items():
         if column.startswith("flop") and column not in report.traffic:
-            continue  # nobody knows how many
+            continue  # the number is unknown
         value = report.traffic.get(column)
         number = "-" if value is None else f"{value:,d}" if isinstance(value, int) else f"{value:.2f}"
         lines.append(f"  {words:36}{number:>16}")
