@@ -64,7 +64,7 @@ def _launch(A: Any, B: Any, C: Any, grade: Grade) -> None:
     if chosen is None:
         cublas.multiply(dtype, A, B, C)
         return
-    # Before the launch the pool reuses this memory for no other array, and afterwards only for later work of this stream.
+    # The pool reuses this memory for no other array before the launch, and then only for later work of this stream.
     space = cupy.cuda.alloc(chosen.workspace_bytes)
     try:
         with _ONE_AT_A_TIME:
