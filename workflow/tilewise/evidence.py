@@ -198,7 +198,7 @@ class Evidence:
         rows = rows[(rows["platform"] == platform) & rows["measured"].notna()]
         return dict(zip(zip(rows["quantity"], rows["dtype"]), rows["measured"]))
 
-    def of(self, *tasks: str) -> "Evidence":
+    def select_tasks(self, *tasks: str) -> "Evidence":
         """Evidence with the measurements and the methods' facts of these tasks only."""
         return _of(self, tasks)
 

@@ -40,7 +40,7 @@ def double_cost(evidence: Evidence) -> pd.DataFrame:
     """
     published = evidence.published
     tried = published[(published["source"] == "a") & (published["kernel"] == "naive") & published["block_x"].notna()]
-    rows = evidence.of("task1a", "task1b").gpu
+    rows = evidence.select_tasks("task1a", "task1b").gpu
     rows = timings.describe(timings.cubes(rows), evidence)
     found: list[dict] = []
     for platform, own in rows[rows["kernel"] == "naive"].groupby("platform", sort=False):
@@ -64,7 +64,7 @@ def _double_over_float(rows: pd.DataFrame) -> dict:
 def few_blocks(evidence: Evidence) -> pd.DataFrame:
     """The best and the last number of tiles per block at the smallest square product in float, if the last leaves fewer
     blocks than the chip has multiprocessors: two rows per platform, with their `blocks`."""
-    rows = evidence.of("task3").gpu
+    rows = evidence.select_tasks("task3").gpu
     rows = rows[(rows["kernel"] == "multi_tile") & (rows["dtype"] == "float") & (rows["status"] == Status.OK)]
     rows = timings.describe(timings.cubes(rows[rows["tile"] == 32]), evidence).assign(
         blocks=rows["grid_x"] * rows["grid_y"]

@@ -116,7 +116,7 @@ def limits(evidence: Evidence) -> pd.DataFrame:
     `limited_by` is the resource with the largest share of its roof, `limit_percent` the share, and `second_limit` and
     `second_percent` the next; the roofs are those at the row's own clock, where they follow from one.
     """
-    rows = largest_square(evidence.of(*swept_tasks(evidence)).gpu)
+    rows = largest_square(evidence.select_tasks(*swept_tasks(evidence)).gpu)
     rows = fastest_first(rows).drop_duplicates(["platform", "kernel", "dtype"])
     rows = explained(rows, evidence)
     found = [_limits_of(row, evidence) for row in rows.to_dict("records")]

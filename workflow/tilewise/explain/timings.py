@@ -265,7 +265,7 @@ def squares(ladder: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 def edges(evidence: Evidence) -> pd.DataFrame:
     """Loss by partial tiles on each GPU: lost_percent of the tiled kernel's rate on multiples of its tile."""
-    rows = timed_rows(evidence.of("rectangular").gpu)
+    rows = timed_rows(evidence.select_tasks("rectangular").gpu)
     rows = rows[(rows["kernel"] == "tiled") & (rows["dtype"] == "float") & (rows["tile"] == 32)]
     best = rows.groupby(["platform", rows["n"] % 32 == 0])["gflops"].max().unstack().reindex(columns=[False, True])
     return pd.DataFrame({"lost_percent": 100 * (best[True] / best[False] - 1)}).reset_index()

@@ -89,7 +89,7 @@ def with_cards(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
     It is empty where one card measured a point.
     """
-    found = _by_point(evidence.of(*rows["task"].unique()))
+    found = _by_point(evidence.select_tasks(*rows["task"].unique()))
     keys = _keys(evidence)
     known = found.loc[found["card_count"] > 1, [*keys, "cards_percent"]]
     return rows.merge(known, how="left", on=keys).set_axis(rows.index)

@@ -119,7 +119,7 @@ def _known(device: int) -> tuple[Device, str, dict[str, Any], Any]:
     """A GPU by CUDA's number, the name of its platform, the kernels, and what was timed on it."""
     facts = runtime.getDeviceProperties(device)
     name = gpus.model(facts["name"].decode())
-    gpu = Device.of(f"{facts['major']}.{facts['minor']}", facts["multiProcessorCount"])
+    gpu = Device.from_capability(f"{facts['major']}.{facts['minor']}", facts["multiProcessorCount"])
     return gpu, name, registry.load(), recorded_times(name)
 
 

@@ -62,7 +62,7 @@ def save(draw: Callable[[], Figure], path: Path | str) -> None:
 
 def task(name: str, evidence: Evidence) -> Figure:
     """The figure of a task; what its sweep varies decides which: a parameter, the block, or the rates of its points."""
-    own, method = evidence.of(name), evidence.method(name)
+    own, method = evidence.select_tasks(name), evidence.method(name)
     if method != "sweep":
         return draw(method, own)
     timed = pd.concat([own.gpu, own.cpu], ignore_index=True)

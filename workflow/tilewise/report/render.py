@@ -77,7 +77,7 @@ class Page:
         return self._asked(self.evidence.everyone, tasks)
 
     def _asked(self, platforms: Iterable[Platform], tasks: tuple[str, ...]) -> list[Machine]:
-        evidence = self.evidence.of(*tasks) if tasks else self.evidence
+        evidence = self.evidence.select_tasks(*tasks) if tasks else self.evidence
         return [Machine(evidence, each) for each in platforms]
 
     def has(self, name: str) -> bool:

@@ -107,7 +107,7 @@ def winners(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 def choices(evidence: Evidence, *tasks: str) -> pd.DataFrame:
     """The best choice of every case in these tasks; kernels without a choice, such as cuBLAS, are left out."""
-    rows = evidence.of(*tasks).gpu
+    rows = evidence.select_tasks(*tasks).gpu
     rows = best(describe(rows[rows["time_ms"].notna()], evidence))
     return rows[rows["runner_up"].fillna("") != ""].reset_index(drop=True)
 
@@ -119,7 +119,7 @@ def ladder(evidence: Evidence) -> pd.DataFrame:
     speedup_over_naive and speedup_over_cpu are ratios of times on the same machine. percent_of_peak refers to the
     vector peak of device.json; cuBLAS can exceed it for double if the GPU has FP64 tensor cores.
     """
-    table = winners(evidence.of(*swept_tasks(evidence)).gpu, evidence)
+    table = winners(evidence.select_tasks(*swept_tasks(evidence)).gpu, evidence)
     naive = table[(table["kernel"] == "naive") & (table["status"] == Status.OK)]
     keys = ["platform", "dtype", *SHAPE]
     naive = naive.rename(columns={"time_ms": "naive_ms"})[[*keys, "naive_ms"]]
@@ -245,7 +245,7 @@ _WINNERS = {"task1a", "task2a", "task2b"}
 
 def task(name: str, evidence: Evidence) -> pd.DataFrame:
     """The table of a task: Table 1 is task1a, 2 task1b, 3 task1c, 4 task2a, 5 task3; other tasks show every point."""
-    own, method, chosen = evidence.of(name), evidence.method(name), chosen_columns(evidence)
+    own, method, chosen = evidence.select_tasks(name), evidence.method(name), chosen_columns(evidence)
     if method != "sweep":
         return _OF_METHOD[method](own)
     timed = pd.concat([own.gpu, own.cpu], ignore_index=True)

@@ -222,7 +222,7 @@ def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequ
         if elf.runs_first(compiled):
             what = "a variable of the file gets its value by code that runs before any kernel"
             raise UserError(f"{display_path(kernel.path)}: {what}, which CUDA refuses; give it a constant one")
-        variables = Variables.of(read.variables, elf.symbols(compiled))
+        variables = Variables.from_symbols(read.variables, elf.symbols(compiled))
         shared.write_text(variables.assembler(), encoding="utf-8")
         library = Path(folder, output.name)
         try:
