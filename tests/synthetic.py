@@ -37,7 +37,7 @@ def point_of(row, kernel):
 
 def launched(kernel, point):
     """The columns that follow from a point's plan on a GPU."""
-    return point.columns() | plan_columns(kernel, point, kernel.plan(point), Device.of("9.0"))
+    return point.columns() | plan_columns(kernel, point, kernel.plan(point), Device.from_capability("9.0"))
 
 
 def _gflops(point):
@@ -74,7 +74,7 @@ def row(point, platform, backend="gpu", **changes):
         "relative_error": 1e-7,
         "bound_ratio": 2e-3,
     }
-    values |= plan_columns(kernel, point, plan, Device.of("9.0") if backend == "gpu" else EMULATED)
+    values |= plan_columns(kernel, point, plan, Device.from_capability("9.0") if backend == "gpu" else EMULATED)
     if plan.product:
         values["build_sha256"] = "0" * 64
     if backend == "emulator" and kernel.launched:

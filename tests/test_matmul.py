@@ -106,7 +106,7 @@ def test_what_was_recorded_is_never_slower_than_the_library(kernels):
                 continue
             same = (timed[["dtype", "n", "p", "m"]] == [dtype, *shape]).all(axis=1) & (timed["kernel"] == found.kernel)
             assert timed["time_ms"][same].min() < library_ms
-            assert kernels[found.kernel].plan(found, Device.of("9.0", 132)).launches
+            assert kernels[found.kernel].plan(found, Device.from_capability("9.0", 132)).launches
             own += 1
     assert own > 20, "and own kernels are chosen at all"
 

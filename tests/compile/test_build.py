@@ -20,7 +20,7 @@ from tilewise.study.sweeps import Reading, expand
 from tilewise.traced import traffic
 
 CUDA = [kernel for kernel in registry.load().values() if kernel.kind == "cuda"]
-GPU = Device.of("9.0")
+GPU = Device.from_capability("9.0")
 EMULATOR = Device("emulator", "emulator", host_compiler="g++")
 
 
@@ -64,7 +64,7 @@ def test_every_rung_compiles_as_it_is_tuned(kernel, capability, config, kernels,
     points = (at for task in sweeps for at in expand(config, kernels, task, reading=Reading(batches=True)))
     at = next(at for at in points if at.kernel == kernel.name)
     ragged = dataclasses.replace(at, n=33, p=35, m=70)
-    device = Device.of(capability)
+    device = Device.from_capability(capability)
     tuned = kernel.plan(at).instances
     made = built(kernel, sorted({*tuned, *kernel.plan(ragged).instances}), device, tmp_path)
     if capability == "8.0" and (kernel.architecture or kernel.capability == "9.0"):
@@ -85,7 +85,7 @@ def test_the_hash_follows_source_instance_and_target(kernels, tmp_path):
     tiled = kernels["tiled"]
 
     def sha(kernel, instance="tiled<float, 16>", capability="9.0"):
-        device = Device.of(capability)
+        device = Device.from_capability(capability)
         [entry] = built(kernel, [instance], device, tmp_path / "built")["instances"].values()
         return entry["sha256"]
 

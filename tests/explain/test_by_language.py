@@ -40,6 +40,6 @@ def test_the_picture_has_every_language_of_the_largest_product(gpu):
 
 
 def test_without_rows_the_table_is_empty_and_the_picture_says_why(gpu):
-    evidence = load_evidence([gpu]).of("ladder_float")
+    evidence = load_evidence([gpu]).select_tasks("ladder_float")
     assert by_language(evidence).empty and {"language", "lines", "percent_of_cuda"} <= set(by_language(evidence))
     assert "No lines against rates" in figures.svg(figures.draw("lines_and_share", evidence))

@@ -71,7 +71,7 @@ def fake_ncu(tmp_path, monkeypatch):
     return install
 
 
-GPU = Device.of("9.0")
+GPU = Device.from_capability("9.0")
 POINTS = [
     point("t", "naive", "float", 1, 1, 1, block_x=8, block_y=8),
     point("t", "naive", "float", 2, 2, 2, block_x=8, block_y=8),
@@ -80,7 +80,7 @@ POINTS = [
 
 
 def test_each_kernel_is_built_once_and_its_jobs_can_be_launched(tmp_path):
-    jobs = counters._jobs(POINTS, load(), Device.of("9.0", 132), tmp_path)
+    jobs = counters._jobs(POINTS, load(), Device.from_capability("9.0", 132), tmp_path)
     assert [job.point for job in jobs] == POINTS and {path.name for path in tmp_path.iterdir()} == {"naive", "tiled"}
     for job in jobs:
         files = [job.files[launch.instance] for launch in job.launches]

@@ -344,7 +344,7 @@ def test_every_measured_row_is_told_of_its_card(recorded):
         own = rows[rows["gpu_uuid"].fillna("").str.contains(row["card"]) & rows["task"].isin(row["tasks"].split(", "))]
         assert len(own) >= row["points"] > 0 and set(own["commit"]) == {row["commit"]}
     assert set(table["card"]) == {uuid[4:12] for uuid in rows["gpu_uuid"].fillna("")}
-    described = timings.describe(recorded.of("ladder_float").gpu, recorded)
+    described = timings.describe(recorded.select_tasks("ladder_float").gpu, recorded)
     own = rows.loc[rows["task"] == "ladder_float", "gpu_uuid"]
     assert set(described["card"]) == {uuid[4:12] for uuid in own.dropna()}
 

@@ -48,12 +48,12 @@ def test_a_column_is_added_to_a_table_by_its_entry_alone(edited):
     table = pd.DataFrame(columns=["kernel", "title", "reason", "registers"])
     assert "registers" not in headings.make_headings("not_emulated", table)
     layout = edited("[kernel title reason]", "[kernel title reason, Of a thread: registers]")["not_emulated"]
-    assert list(layout.of(table)) == list(layout.of(table, brief=True)) == list(table)
-    assert layout.of(table)["registers"] == ("Of a thread", "registers per thread")
+    assert list(layout.select_headings(table)) == list(layout.select_headings(table, brief=True)) == list(table)
+    assert layout.select_headings(table)["registers"] == ("Of a thread", "registers per thread")
 
 
 def test_a_brief_table_keeps_the_groups_of_the_whole(edited):
     table = pd.DataFrame(columns="kernel platform dtype shape choice profiled_ms l1_hit_percent waits".split())
     layout = edited("profiled_ms issue_percent l1_hit_percent", "profiled_ms l1_hit_percent")["profiled"]
-    assert set(layout.of(table)) - set(layout.of(table, brief=True)) == {"choice"}
-    assert layout.of(table, brief=True)["l1_hit_percent"] == ("Hits, %", "L1")
+    assert set(layout.select_headings(table)) - set(layout.select_headings(table, brief=True)) == {"choice"}
+    assert layout.select_headings(table, brief=True)["l1_hit_percent"] == ("Hits, %", "L1")

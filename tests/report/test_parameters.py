@@ -186,7 +186,7 @@ def test_a_kernel_that_cannot_run_is_one_row_of_failures(tmp_path):
     assert "16 points gave no time or no product (15 unsupported, 1 invalid_launch)" in words
     assert set(tables.task("task2a", evidence)["status"]) == {"unsupported", "ok"}
     assert "tiled: unsupported" in figures.svg(
-        figures.draw("rates", evidence, timings.describe(evidence.of("task2a").gpu, evidence))
+        figures.draw("rates", evidence, timings.describe(evidence.select_tasks("task2a").gpu, evidence))
     )
 
 

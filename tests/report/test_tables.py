@@ -124,7 +124,7 @@ def test_a_failed_point_is_never_best_and_never_blank(gpu):
 
 
 def test_a_block_whose_height_was_not_recorded_says_so(gpu):
-    rows = gpu.of("task1a").gpu.assign(block_y=pd.NA, grid_y=pd.NA)
+    rows = gpu.select_tasks("task1a").gpu.assign(block_y=pd.NA, grid_y=pd.NA)
     described = timings.describe(rows[rows["kernel"] == "naive"].astype({"block_y": "Int64", "grid_y": "Int64"}), gpu)
     assert described["choice"].str.fullmatch(r"\d+ × \?").all()
     assert described["block"].str.fullmatch(r"\(\d+, \?\)").all()

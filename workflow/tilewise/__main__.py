@@ -136,7 +136,7 @@ def list_study(options: argparse.Namespace, given: dict[str, int]) -> tuple[list
 
 
 def status(options: argparse.Namespace, given: dict[str, int]) -> tuple[list[str], int]:
-    """How far the results are as lines, or as one of JSON; and 1 if a point is not right, else 0."""
+    """The state of the results as lines, or as one of JSON; and 1 if a point is not right, else 0."""
     found = inventory.status(options.folder)
     if options.junit:
         inventory.write_junit(options.folder, options.junit)

@@ -94,7 +94,7 @@ class Conditions:
         return digest([sorted(found), targets])
 
     def of_trace(self, wildcards: Any) -> str:
-        """What is counted without a GPU."""
+        """Conditions of counts made without a GPU."""
         shapes = self.study.config["trace"]
         traced = [point for points in self.study.traced for point in points]
         loops = [dataclasses.replace(point, task="") for point in self.study.loop_points()]
@@ -104,7 +104,7 @@ class Conditions:
         )
 
     def of_counters(self, wildcards: Any) -> str:
-        """What the hardware counts at full size."""
+        """Conditions of hardware counters at full size."""
         return digest(
             counters.full_size_points(self.study.config, self.study.kernels, self.study.choices_of(wildcards))
         )

@@ -39,7 +39,7 @@ def check(arguments: Sequence[str] | None = None) -> None:
 
 
 def read(path: Path | str) -> dict[str, Any]:
-    """What a config file holds. Raises UserError, with file and line, if Snakemake could not read it."""
+    """Read a config file. Raises UserError, with file and line, if Snakemake could not read it."""
     if not Path(path).suffix and not Path(path).exists():
         raise UserError(f"{path} was taken for a config file; name targets before --configfile, or after `--`")
     found = read_yaml(path)
@@ -77,7 +77,7 @@ def parse_values(words: Sequence[str]) -> dict[str, Any]:
 
 
 class Source:
-    """Where the values of a config come from: layers with names, the later of which replace values of the earlier."""
+    """The origins of config values: layers with names, the later of which replace values of the earlier."""
 
     def __init__(self, layers: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         self.layers = layers

@@ -63,7 +63,7 @@ class Platform:
 
     @property
     def label(self) -> str:
-        """The processor in words; for recorded data it also says so, and when it was recorded."""
+        """The label of the processor; for recorded data it includes the date of the recording."""
         name = self.device.gpu["name"] if self.has_gpu else "this machine, no GPU"
         return f"{name}, recorded {self.device.captured[:10]}" if self.recorded else name
 
@@ -169,7 +169,7 @@ class Evidence:
 
     @property
     def choice(self) -> list[str]:
-        """The columns that say what a sweep chose."""
+        """The columns of a sweep's choices."""
         return columns.choice(self.parameters)
 
     @property
@@ -183,7 +183,7 @@ class Evidence:
 
     @property
     def tasks(self) -> set[str]:
-        """The tasks that any row is of."""
+        """The tasks of all rows."""
         tables = [self.gpu, self.cpu, self.emulated, *(self.facts[name] for name in FACTS)]
         return {task for table in tables for task in table["task"].unique()}
 
@@ -192,12 +192,13 @@ class Evidence:
         return self.config["tasks"].get(task, {}).get("method", "sweep")
 
     def roofs(self, platform: str) -> dict[tuple[str, str], float]:
-        """What the task `bandwidth` measured on a platform, in 10^9 a second: (quantity, element type) -> rate."""
+        """Rates that the task `bandwidth` measured on a platform, in 10^9 a second: (quantity, element type) ->
+        rate."""
         rows = self.facts["bandwidth"]
         rows = rows[(rows["platform"] == platform) & rows["measured"].notna()]
         return dict(zip(zip(rows["quantity"], rows["dtype"]), rows["measured"]))
 
-    def of(self, *tasks: str) -> "Evidence":
+    def select_tasks(self, *tasks: str) -> "Evidence":
         """Evidence with the measurements and the methods' facts of these tasks only."""
         return _of(self, tasks)
 
@@ -306,7 +307,7 @@ def load_platform(
 
 
 def choices(folder: Path | str, kernels: Mapping[str, Kernel]) -> tuning.Choices:
-    """What the tuner chose on the platform in a folder such as results/nvidia-h200, as kernels/tuned.yaml has it.
+    """The tuner's choices on the platform in a folder such as results/nvidia-h200, in the form of kernels/tuned.yaml.
 
     Raises UserError if it chose nothing there.
     """

@@ -68,7 +68,7 @@ def check_writable(*folders: str) -> None:
 
 
 def remedy(path: Path | str) -> str:
-    """What to do about a file that is damaged, as the end of a message."""
+    """The remedy for a damaged file, as the end of a message."""
     if Path(path).resolve().is_relative_to(ROOT / "report"):
         return f"restore it: git checkout {os.path.relpath(path)}"
     return "delete the file and run again"

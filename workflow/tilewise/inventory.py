@@ -39,7 +39,7 @@ def _study() -> dict[str, Entry]:
 
 
 def list_lines(found: Mapping[str, Sequence[Entry]]) -> Iterator[str]:
-    """What `everything` found, a line per entry below a heading per kind."""
+    """The entries of `everything`, a line each below a heading per kind."""
     for kind, entries in found.items():
         width = max(len(entry["name"]) for entry in entries)
         yield f"{kind} ({len(entries)}):"
@@ -47,7 +47,7 @@ def list_lines(found: Mapping[str, Sequence[Entry]]) -> Iterator[str]:
 
 
 def status(results: Path) -> dict[str, Any]:
-    """How far a run is: its page, what the page lacks, and per platform and task its points by status.
+    """The state of a run: its page, missing parts of the page, and per platform and task its points by status.
 
     A task is `finished` if it has its table, otherwise it has the points that its journal holds. Raises UserError if
     there are no results.
@@ -70,7 +70,7 @@ def _platform(folder: Path) -> dict[str, Entry]:
     tasks = read_json(config)["tasks"] if config.is_file() else study
     found = {name: {**_task(folder, name), "left_out": name not in tasks} for name in {**tasks, **study}}
     tunings = {name for name, entry in {**tasks, **study}.items() if entry.get("method") == "tune"}
-    # Tuning is no part of a run; its points show that somebody has tuned.
+    # Tuning is no part of a run; its points show that a tuning ran.
     return {name: task for name, task in found.items() if task["points"] or name not in tunings}
 
 
@@ -94,7 +94,7 @@ def _rows(table: Path) -> list[dict[str, str]]:
 
 
 def status_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """What `status` found, a line per task."""
+    """The result of `status`, a line per task."""
     for platform, tasks in found["platforms"].items():
         asked = [task for task in tasks.values() if not task["left_out"]]
         yield f"{platform}: {sum(task['finished'] for task in asked)} of {len(asked)} tasks are finished"

@@ -80,7 +80,8 @@ def task_words(task: str, entry: Mapping[str, Any], folders: Iterable[Path], mad
 
 
 def task_faults(task: str, folders: Iterable[Path], strict: bool) -> Iterator[str]:
-    """Why a task's target fails: a table or figure that could not be made; if `strict`, points that are not right."""
+    """Reasons for a failed target of a task: a table or figure that could not be made; if `strict`, points that are not
+    right."""
     for folder in folders:
         yield from notes.read_files([folder / "tables" / f"{task}.csv", folder / "figures" / f"{task}.svg"])
         if strict:
@@ -134,7 +135,7 @@ def faults() -> list[str]:
 
 
 def failure(name: str, record: Any, since: float, errors: Iterable[str]) -> tuple[str, str]:
-    """Which job failed and why, in the words of Slurm and of its log, or else of Snakemake; and where its logs are.
+    """The failed job and the cause, quoted from Slurm and its log, or else from Snakemake; and the place of its logs.
 
     `record` is Snakemake's JOB_ERROR, `since` when the run began, `errors` what Snakemake said before. Both are empty
     for the rules that fail at the end: the last words of a run say why.
@@ -150,7 +151,7 @@ def failure(name: str, record: Any, since: float, errors: Iterable[str]) -> tupl
 
 
 def unknown_target_message(error: str, tasks: Collection[str]) -> str:
-    """What to type instead of a target that no rule makes, from Snakemake's error and the names of the tasks."""
+    """The target to type instead of an unknown one, from Snakemake's error and the names of the tasks."""
     found = re.search(r"No rule to produce (\S+)", error)
     near = found and difflib.get_close_matches(found[1].lower(), tasks, n=1)
     said = f"there is no target {found[1]}" if found else error
@@ -159,7 +160,7 @@ def unknown_target_message(error: str, tasks: Collection[str]) -> str:
 
 
 def cause(log: Path, since: float = 0) -> str:
-    """Why a job failed, from a log written after a time: our message, or the end of a traceback."""
+    """The cause of a job's failure, from a log written after a time: our message, or the end of a traceback."""
     try:
         text = log.read_text(encoding="utf-8", errors="replace") if log.stat().st_mtime >= since else ""
     except OSError:

@@ -15,7 +15,7 @@ KNOWN = 0.05
 
 
 class Job:
-    """A job: how many points its journal has gained (`done`), when it did last, and that point in words (`now`).
+    """A job: the number of points that its journal has gained (`done`), the time of the last, and its summary (`now`).
 
     `points` is how many it will gain, 0 if that is not known. `waits`: Slurm has not started it. `inputs` and `outputs`
     are its files, as Snakemake lists them.
@@ -43,7 +43,7 @@ class Job:
             self.done, self.now, self.grown = self.done + count, f" {last}", time.time()
 
     def share(self, now: float) -> float:
-        """How much of it is done: its points; between two of them, and without any, its elapsed time."""
+        """The fraction done: its points; between two of them, and without any, its elapsed time."""
         points, done = (self.points, self.done) if self.points else (1, 0)
         return min(1, max(done, min(points * (now - self.began) / self.seconds, done + 0.9)) / points)
 

@@ -9,7 +9,7 @@ from tilewise.study.precision import bytes_of_product
 
 
 class JobResources:
-    """What jobs take of this machine or of a cluster. Methods that take `wildcards` are functions for Snakemake."""
+    """Resources of jobs on this machine or a cluster. Methods that take `wildcards` are functions for Snakemake."""
 
     def __init__(self, study: Study):
         self.study = study
@@ -38,7 +38,7 @@ class JobResources:
     def expected(self) -> dict[tuple[str, str, str], tuple[float, int]]:
         """Seconds and points, by rule, platform and task, of the jobs that take more than a second.
 
-        0 points: nobody knows how many. A tuning's would have to be expanded, which takes seconds.
+        0 points: their number is unknown. A tuning's would have to be expanded, which takes seconds.
         """
         found = {
             ("trace", "", ""): (durations.TRACE_S, sum(map(len, self.study.traced))),
@@ -53,7 +53,7 @@ class JobResources:
         return found
 
     def seconds_of(self, wildcards: Any) -> float:
-        """How long a task takes, from recorded runs, with its builds."""
+        """The duration of a task with its builds, from recorded runs."""
         return self._seconds(wildcards.platform, wildcards.task)
 
     def _seconds(self, platform: str, task: str) -> float:
@@ -94,5 +94,5 @@ class JobResources:
         return attempt * ((1000 if emulated else 4000) + int(max(products) / 1e6))
 
     def length_of(self, wildcards: Any, **_: Any) -> int:
-        """How long a task takes, in s."""
+        """The duration of a task, in s."""
         return int(self.seconds_of(wildcards))

@@ -37,7 +37,7 @@ def rule_names() -> set[str]:
 class Study:
     """A validated config with its expanded platforms, tasks and points.
 
-    tasks: names in the order of the config; tunings: names of the tasks that run only if somebody asks, which `tasks`
+    tasks: names in the order of the config; tunings: names of the tasks that run only on request, which `tasks`
     lacks; tuned: the kernels of each tuning; platforms: name -> settings, each with a `backend` (gpu or emulator);
     kernels: the registry; gpus: how many of this machine measure, at least 1; remark: a line about those that do not,
     or ""; profiled: how many launches ncu would read. Methods that take `wildcards` are functions for Snakemake. Paths
@@ -152,7 +152,7 @@ class Study:
         return [point for task in tasks for point in self.points(task, target)]
 
     def with_method(self, method: str) -> list[str]:
-        """Names of the tasks that a method serves, without tunings."""
+        """Names of the tasks of a method, without tunings."""
         return [task for task in self.tasks if self.method(task).name == method]
 
     def instances_on(self, platform: str, *tasks: str) -> dict[str, list[str]]:
@@ -176,7 +176,7 @@ class Study:
     # ---- Inputs of rules --------------------------------------------------------------------------------------------
 
     def files_of_task(self, task: str) -> list[str]:
-        """What a task makes on every platform: its table and its figure, and the results that they are drawn from."""
+        """Outputs of a task on every platform: its table and its figure, and the results that they are drawn from."""
         drawn = [
             f"results/{name}/{file}"
             for name in self.platforms
@@ -185,7 +185,7 @@ class Study:
         return drawn + [path for name in self.platforms for path in self._results(name, task)]
 
     def results_of(self, wildcards: Any) -> list[str]:
-        """What a task's table and figure are drawn from."""
+        """Inputs of a task's table and figure."""
         return self._results(wildcards.platform, wildcards.task)
 
     def _results(self, platform: str, task: str) -> list[str]:
@@ -212,7 +212,7 @@ class Study:
         return self.files_of(name for name, kernel in self.kernels.items() if kernel.kind == kind)
 
     def counters_of(self, wildcards: Any) -> list[str]:
-        """The hardware's counters of the rule's platform, or of all, if somebody has asked for them."""
+        """The hardware's counters of the rule's platform, or of all, if requested."""
         mine = wildcards.get("platform")
         files = [Path(f"results/{name}/counters.csv") for name in ([mine] if mine else self.platforms)]
         return [str(file) for file in files if file.is_file()]

@@ -33,7 +33,7 @@ Builds = dict[str, dict[str, Any]]
 
 
 def unsupported(kernel: Kernel, device: Device) -> str:
-    """Why a kernel cannot run on this machine at all; empty if it can. `device` as in `build`."""
+    """The reason why a kernel cannot run on this machine; empty if it can. `device` as in `build`."""
     if not kernel.launched:
         return ""
     if device.backend == "emulator":
@@ -93,7 +93,7 @@ def instances(points: Iterable[Point], kernels: Mapping[str, Kernel]) -> dict[st
 
 
 class Unit(NamedTuple):
-    """What one call of a compiler makes: one cubin, or a library with several instances; `path` lacks its suffix."""
+    """The output of one compiler call: one cubin, or a library with several instances; `path` lacks its suffix."""
 
     kernel: Kernel
     instances: list[str]

@@ -33,13 +33,14 @@ def block_shapes(evidence: Evidence) -> pd.DataFrame:
 
 
 def double_cost(evidence: Evidence) -> pd.DataFrame:
-    """How much longer the naive kernel takes in double at its largest square product, with the best block of each type.
+    """The cost of double: ratios of the naive kernel's times at its largest square product, with the best block of each
+    type.
 
     One row of all blocks, and one of those that source a `tried`, if they have another result.
     """
     published = evidence.published
     tried = published[(published["source"] == "a") & (published["kernel"] == "naive") & published["block_x"].notna()]
-    rows = evidence.of("task1a", "task1b").gpu
+    rows = evidence.select_tasks("task1a", "task1b").gpu
     rows = timings.describe(timings.cubes(rows), evidence)
     found: list[dict] = []
     for platform, own in rows[rows["kernel"] == "naive"].groupby("platform", sort=False):
@@ -63,7 +64,7 @@ def _double_over_float(rows: pd.DataFrame) -> dict:
 def few_blocks(evidence: Evidence) -> pd.DataFrame:
     """The best and the last number of tiles per block at the smallest square product in float, if the last leaves fewer
     blocks than the chip has multiprocessors: two rows per platform, with their `blocks`."""
-    rows = evidence.of("task3").gpu
+    rows = evidence.select_tasks("task3").gpu
     rows = rows[(rows["kernel"] == "multi_tile") & (rows["dtype"] == "float") & (rows["status"] == Status.OK)]
     rows = timings.describe(timings.cubes(rows[rows["tile"] == 32]), evidence).assign(
         blocks=rows["grid_x"] * rows["grid_y"]

@@ -32,7 +32,7 @@ LOWERED = 0.98
 
 @dataclass(frozen=True)
 class Demand:
-    """What a kernel needs, per multiply-add of a warp; NaN where there is no count.
+    """Resources that a kernel needs per multiply-add of a warp; NaN where there is no count.
 
     `products` of short numbers make a multiply-add of floats, `multiply_add_share` is that of its instructions,
     `wavefronts` are passes of shared memory, `lines` are cache lines of 128 bytes looked up in the first cache,
@@ -52,7 +52,7 @@ class Demand:
 
 @dataclass(frozen=True)
 class Roofs:
-    """What a device delivers: its multiprocessors, their clock during the run in MHz, and what was measured of it.
+    """Rates of a device: its multiprocessors, their clock during the run in MHz, and its measured roofs.
 
     `measured` has rates in 10^9 a second by (quantity, element type), as in the facts of `bandwidth`; `tensor_peaks`
     are GFLOP/s of the tensor cores at that clock, by element type.
@@ -111,12 +111,12 @@ def limiting_resource(used: Mapping[str, float]) -> tuple[str, float]:
 
 
 def limits(evidence: Evidence) -> pd.DataFrame:
-    """What limits the best choice of each kernel and element type at the largest square product of each GPU.
+    """Bottlenecks of the best choice of each kernel and element type at the largest square product of each GPU.
 
     `limited_by` is the resource with the largest share of its roof, `limit_percent` the share, and `second_limit` and
     `second_percent` the next; the roofs are those at the row's own clock, where they follow from one.
     """
-    rows = largest_square(evidence.of(*swept_tasks(evidence)).gpu)
+    rows = largest_square(evidence.select_tasks(*swept_tasks(evidence)).gpu)
     rows = fastest_first(rows).drop_duplicates(["platform", "kernel", "dtype"])
     rows = explained(rows, evidence)
     found = [_limits_of(row, evidence) for row in rows.to_dict("records")]

@@ -51,7 +51,7 @@ def climb(evidence: Evidence, task: str) -> pd.DataFrame:
     conflict_percent (bank conflicts as a share of all wavefronts), counted by ncu or else by the emulator, and how the
     schedulers fared (issue_percent and the stalls), which is empty unless the row is as fast as the launch counted.
     """
-    return explained(evidence.of(task).gpu, evidence)
+    return explained(evidence.select_tasks(task).gpu, evidence)
 
 
 def explained(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
@@ -242,7 +242,7 @@ def tile_counts(evidence: Evidence) -> pd.DataFrame:
     Adds hardware_wavefronts_per_100, active_blocks (that a multiprocessor holds), spill_bytes, and shared_percent: the
     share of the device's passes, as measured or else one per cycle and multiprocessor, that a run at this rate takes.
     """
-    rows = evidence.of("task3").gpu
+    rows = evidence.select_tasks("task3").gpu
     rows = cubes(rows[(rows["kernel"] == "multi_tile") & (rows["status"] == Status.OK)])
     rows = beside_hardware(with_words(rows[rows["n"] == rows["n"].max()], evidence), evidence)
     spills = evidence.facts["instructions"][[*INSTANCE, "spill_bytes"]]
@@ -284,7 +284,7 @@ def fastest(rungs: pd.DataFrame) -> pd.DataFrame:
 
 
 def reasons(rungs: pd.DataFrame) -> pd.DataFrame:
-    """Why the fastest rung in float is faster than the textbook's kernel, on the first GPU that has both.
+    """Reasons why the fastest rung in float is faster than the textbook's kernel, on the first GPU that has both.
 
     Up to three rows. `cause` is loads (requests per 100 multiply-adds), arithmetic (the share of multiply-adds in %) or
     waits (the share of the ceiling in %); `kernel` has it `before`, the fastest rung, `best`, has it `after`. Waits are

@@ -18,7 +18,7 @@ def by_language(evidence: Evidence) -> pd.DataFrame:
     percent_of_anchor is the share of cuBLAS, percent_of_cuda that of the fastest kernel of CUDA C++ in the task; a row
     that did not run keeps its place, with its status and message.
     """
-    rows = describe(evidence.of(TASK).gpu, evidence)
+    rows = describe(evidence.select_tasks(TASK).gpu, evidence)
     table = by_shape(beside_anchor(best(rows), rows, evidence))
     kernels = [evidence.kernels.get(name) for name in table["kernel"]]
     table = table.assign(

@@ -81,7 +81,7 @@ def _dram_bytes(counted: pd.DataFrame) -> pd.Series:
 
 
 def profiled(evidence: Evidence) -> pd.DataFrame:
-    """What ncu counted at full size, one row per launch that makes a product.
+    """ncu's counters at full size, one row per launch that makes a product.
 
     Adds profiled_ms, wavefronts_per_100, dram_gb (read and written), matrices_moved (the same as a multiple of the
     three matrices), and `waits`: for what the warps wait most, with the number of warps per instruction issued.

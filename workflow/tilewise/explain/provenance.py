@@ -13,7 +13,7 @@ from tilewise.study.status import Status
 
 
 def cards(evidence: Evidence) -> pd.DataFrame:
-    """How the cards of one model compare: one row per platform of this run whose model another platform has too.
+    """Comparison of the cards of one model: one row per platform of this run whose model another platform has too.
 
     At each point that all of them measured, a card's rate is divided by the median over the cards; the row has the
     median of these quotients. It is without rows if every card is of another model.
@@ -55,7 +55,7 @@ def cards(evidence: Evidence) -> pd.DataFrame:
 
 
 def models(compared: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """How far the cards of each model are apart, and which is the slowest; `compared` is that of `cards`."""
+    """Differences between the cards of each model, and the slowest card; `compared` is that of `cards`."""
     names = {each.name: each.device.gpu["name"] for each in evidence.platforms if each.has_gpu}
     rows = []
     for model, own in compared.groupby(compared["platform"].map(names), sort=False):
@@ -66,7 +66,7 @@ def models(compared: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 
 def company(evidence: Evidence) -> pd.DataFrame:
-    """What shared a machine with the study, as far as it is known: one row per machine.
+    """Other users of each machine during the study, as far as known: one row per machine.
 
     `busy` is what used the GPU when the study began, `beside` counts the points that were measured beside other work,
     `points` those of which that is known.
@@ -80,7 +80,7 @@ def company(evidence: Evidence) -> pd.DataFrame:
 
 
 def platforms(evidence: Evidence) -> pd.DataFrame:
-    """What differs between GPUs: one row per point that the first of them and another both timed, the largest first.
+    """Differences between GPUs: one row per point that the first of them and another both timed, the largest first.
 
     `faster` is the other's time divided by that of the first; `changed` says that the ranges of the two (those of their
     runs, or else their quartiles) do not overlap. A point that was timed more than once counts with its best time.
@@ -116,7 +116,7 @@ def platforms(evidence: Evidence) -> pd.DataFrame:
 
 
 def pairs(compared: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """How much longer the first `machine` of each pair takes in the median, and how many points changed.
+    """Median slowdown of the first `machine` of each pair, and the number of changed points.
 
     `compared` is that of `platforms`.
     """
@@ -127,7 +127,7 @@ def pairs(compared: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 
 def by_card(platforms: Iterable[Platform]) -> pd.DataFrame:
-    """What each card of a machine measured with each commit: the tasks and number of its rows in measurements.csv.
+    """Measurements of each card with each commit: the tasks and number of its rows in measurements.csv.
 
     The rows of CPU loops have no card.
     """
@@ -148,12 +148,12 @@ def overheads(platforms: Iterable[Platform]) -> dict[str, float]:
 
 
 def durations(evidence: Evidence) -> pd.DataFrame:
-    """How long each task took, and how much of that was timing."""
+    """Durations of the tasks, in total and of the timing alone."""
     return evidence.facts["sweep"].reset_index(drop=True)
 
 
 def provenance(evidence: Evidence) -> pd.DataFrame:
-    """Where every number comes from: one row per fact, one column per platform."""
+    """The origin of all numbers: one row per fact, one column per platform."""
     facts = {evidence.labels[each.name]: _facts(each, evidence.kernels) for each in evidence.readers}
     return pd.DataFrame(facts).rename_axis("fact").reset_index()
 
@@ -263,7 +263,7 @@ def not_emulated(evidence: Evidence) -> pd.DataFrame:
 
 
 def verification(evidence: Evidence) -> pd.DataFrame:
-    """How many points of each kernel and dtype are right, and the largest error relative to its rounding bound."""
+    """Correct points of each kernel and dtype, and the largest error relative to its rounding bound."""
     rows = _points(evidence)
     groups = rows.assign(verified=rows["status"] == Status.OK).groupby(["platform", "kernel", "dtype"], sort=False)
     return groups.agg(
@@ -288,6 +288,6 @@ def checked(evidence: Evidence, verified: pd.DataFrame) -> pd.DataFrame:
 
 
 def causes(failed: pd.DataFrame) -> pd.DataFrame:
-    """How many `points` have which status, the most frequent first; `failed` is that of `failures`."""
+    """Counts of `points` by status, the most frequent first; `failed` is that of `failures`."""
     found = failed.groupby("status", sort=False)["points"].sum().sort_values(ascending=False, kind="stable")
     return found.reset_index()

@@ -25,7 +25,7 @@ NEARLY = 1.01
 
 
 class Untestable(Exception):
-    """Something that a claim needs was not measured on this machine; the message says what."""
+    """A required quantity was not measured on this machine; the message names it."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a sweep found best or worst, in words, such as the block `16 × 64`.
+    """The best or worst choice of a sweep as text, such as the block `16 × 64`.
 
     `among` lists all that are as fast within the spread, the first of them `value`, and `nearly` those that are not
     much slower. A pair of choices has pairs.
@@ -152,7 +152,7 @@ class Machine:
         return Choice((one.value, other.value), tuple(itertools.product(one.among, other.among)))
 
     def wrong(self, **where):
-        """How many of the verified products came out wrong."""
+        """The number of incorrect products among the verified ones."""
         rows = _fitting(self.rows, where)
         rows = rows[rows["status"].isin([Status.OK, Status.INCORRECT])]
         if rows.empty:
@@ -215,7 +215,7 @@ class Machine:
         return self._fact("tile_choice", "tile", {"chosen": True})
 
     def not_here(self, reason):
-        """For a claim that nothing in the study can test; `reason` says why."""
+        """Raise Untestable for a claim outside the study's scope, with its `reason`."""
         raise Untestable(reason)
 
     def limit(self, name):

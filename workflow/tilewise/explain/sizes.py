@@ -78,7 +78,7 @@ def maximum_size(evidence: Evidence) -> pd.DataFrame:
         for quantity, theirs, ours, note in entries:
             about = {"quantity": quantity, "platform": probe["platform"], "kernel": probe["kernel"]}
             rows.append(about | {"published": theirs, "measured": ours, "note": note})
-    if not any(row["published"] == timed["time_ms"] for row in rows):  # nobody timed the source's own n
+    if not any(row["published"] == timed["time_ms"] for row in rows):  # the source's own n was not timed
         for words, column in (("time, ms", "time_ms"), ("rate, GFLOP/s", "gflops")):
             quantity, theirs = f"naive at n = {timed['timed_n']:,.0f}: {words}", _with_rate(timed)[column]
             for platform in dict.fromkeys(row["platform"] for row in rows):

@@ -20,7 +20,7 @@ PARAMETERS = ("ntb", "thread_n", "thread_m", "warp_n", "warp_m", "stages")
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a kernel cuts its product, in elements: (rows, columns) of C; None if the row does not say it.
+    """Tile sizes in elements: (rows, columns) of C; None if the row lacks them.
 
     `depth` is how many steps of k a block loads at a time, `stages` how many such tiles it holds, and `repeats` how
     many parts of C a thread has, side by side and a tile apart. If it is `parted`, its elements are not neighbours.
@@ -67,8 +67,8 @@ def _plural(number: int, noun: str) -> str:
 
 
 def tiling(row: Mapping[str, Any]) -> Tiling | None:
-    """How the kernel of a row of measurements.csv cuts its product; None for a library, another language than CUDA C++,
-    and a launch that covers no tiles of C."""
+    """The tiling of a row of measurements.csv; None for a library, another language than CUDA C++, and a launch that
+    covers no tiles of C."""
     if pd.isna(row.get("covers_n")) or pd.isna(row.get("covers_m")):
         return None
     chosen = {name: int(row[name]) for name in PARAMETERS if not pd.isna(row.get(name))}

@@ -30,7 +30,7 @@ def chosen_columns(evidence: Evidence) -> list[str]:
 
 
 def choice_text(row: Mapping[str, Any], kernels: Mapping[str, Kernel], without: Collection[str] = ()) -> str:
-    """What the sweep chose for this row: `16 × 64` threads, `tile 32, ntb 7`; empty for a kernel without parameters.
+    """The parameters of a row as text: `16 × 64` threads, `tile 32, ntb 7`; empty for a kernel without parameters.
 
     The kernel's parameters come in the order of the registry, then those that only a recorded row has. Every block has
     threads, so they are named only if a sweep chose them. `without` names parameters that are left out.
@@ -113,7 +113,7 @@ def fastest_first(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def short_card(uuid: str) -> str:
-    """The first digits of a GPU's UUID, which tell cards apart: `a4214c4d` of `GPU-a4214c4d-a5a3-...`."""
+    """The first digits of a GPU's UUID, which identify a card: `a4214c4d` of `GPU-a4214c4d-a5a3-...`."""
     return uuid.removeprefix("GPU-").split("-")[0]
 
 
@@ -211,7 +211,7 @@ def timed_rows(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def swept_tasks(evidence: Evidence) -> list[str]:
-    """The tasks whose products are timed again and again."""
+    """The tasks that time their products repeatedly."""
     return [name for name, entry in evidence.config["tasks"].items() if entry.get("method") != "maximum_size"]
 
 
@@ -264,8 +264,8 @@ def squares(ladder: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 
 def edges(evidence: Evidence) -> pd.DataFrame:
-    """What edges that fill no tile cost each GPU: lost_percent of the tiled kernel's rate on multiples of its tile."""
-    rows = timed_rows(evidence.of("rectangular").gpu)
+    """Loss by partial tiles on each GPU: lost_percent of the tiled kernel's rate on multiples of its tile."""
+    rows = timed_rows(evidence.select_tasks("rectangular").gpu)
     rows = rows[(rows["kernel"] == "tiled") & (rows["dtype"] == "float") & (rows["tile"] == 32)]
     best = rows.groupby(["platform", rows["n"] % 32 == 0])["gflops"].max().unstack().reindex(columns=[False, True])
     return pd.DataFrame({"lost_percent": 100 * (best[True] / best[False] - 1)}).reset_index()

@@ -111,7 +111,8 @@ def cache_lines(evidence: Evidence) -> pd.DataFrame:
 
 
 def longer_with_lines(table: pd.DataFrame) -> pd.DataFrame:
-    """What more cache lines cost a loop, compared with its smallest product; `table` is that of cache_lines.
+    """The slowdown of loops by additional cache lines, compared with the smallest product; `table` is that of
+    cache_lines.
 
     Two rows per platform, for products that fetch at most twice the lines, and more (`many`): the number of `points`,
     and the median and the ends of how many times as long a multiply-add takes. `shape` is that of a smallest product.
@@ -182,7 +183,7 @@ def counted_against_hardware(evidence: Evidence) -> pd.DataFrame:
 
 
 def agreement(evidence: Evidence) -> pd.DataFrame:
-    """How well the emulator's counts and the hardware's agree over the launches, for each kernel, type and count."""
+    """Agreement of the emulator's counts with the hardware's over the launches, for each kernel, type and count."""
     rows = counted_against_hardware(evidence)
     groups = rows.assign(equal=rows["counted"] == rows["hardware"]).groupby(["kernel", "dtype", "count"], sort=False)
     return groups.agg(

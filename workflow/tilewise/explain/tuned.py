@@ -28,7 +28,7 @@ def variants(evidence: Evidence) -> pd.DataFrame:
 
 
 def tuning(evidence: Evidence) -> pd.DataFrame:
-    """What the tuner found, one row per kernel, element type and shape.
+    """Results of the tuner, one row per kernel, element type and shape.
 
     The best is the variant that was chosen for the class of the shape. Without times, on the emulator, nothing is best.
     """

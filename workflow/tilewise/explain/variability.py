@@ -25,7 +25,7 @@ _CYCLES = ["low_cycles", "high_cycles"]
 
 
 def between_runs(evidence: Evidence) -> pd.DataFrame:
-    """How far the runs of a point, each in a separate process, are apart: one row per GPU, shares in percent.
+    """Variation between the runs of a point, each in a separate process: one row per GPU, shares in percent.
 
     within_1_percent and within_2_percent are the shares of the points whose runs agree so well, apart_percent is the
     largest distance. Of the points that are `beyond` 2 %, `short` take less than 10 µs, `throttled` are others that ran
@@ -59,7 +59,7 @@ def between_runs(evidence: Evidence) -> pd.DataFrame:
 
 
 def between_cards(evidence: Evidence) -> pd.DataFrame:
-    """How far apart the times of a long product are if several cards measured it: one row per GPU and element type.
+    """Variation of the time of a long product between cards: one row per GPU and element type.
 
     `points` counts them, `most_cards` is the largest number of cards of a point, cards_percent is the largest distance,
     kernel and shape are those of its point.
@@ -85,11 +85,11 @@ def cards_differ(evidence: Evidence) -> pd.DataFrame:
 
 
 def with_cards(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Rows with cards_percent, how far the times of their point in these tasks are apart from card to card.
+    """Rows with cards_percent, the variation of their point's times in these tasks between cards.
 
     It is empty where one card measured a point.
     """
-    found = _by_point(evidence.of(*rows["task"].unique()))
+    found = _by_point(evidence.select_tasks(*rows["task"].unique()))
     keys = _keys(evidence)
     known = found.loc[found["card_count"] > 1, [*keys, "cards_percent"]]
     return rows.merge(known, how="left", on=keys).set_axis(rows.index)

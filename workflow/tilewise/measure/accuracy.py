@@ -91,7 +91,7 @@ def errors(C: Any, A: Any, B: Any) -> Errors:
 
 
 def difference(C: np.ndarray, other: np.ndarray) -> float:
-    """How far C is from another product of the same operands, relative to that, in the Frobenius norm."""
+    """The distance of C from another product of the same operands, relative to that, in the Frobenius norm."""
     apart = np.linalg.norm(C.astype(np.float64) - other)
     norm = np.linalg.norm(other.astype(np.float64))
     return float(apart / norm) if norm else float(apart)

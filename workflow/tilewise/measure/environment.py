@@ -49,7 +49,7 @@ def processor() -> str:
 
 @functools.cache
 def source() -> dict[str, str]:
-    """The columns `commit` and `changes`, as the clone is when this process asks first; empty without git's history.
+    """The columns `commit` and `changes` of the clone at the first call in this process; empty without git's history.
 
     `changes` names the files, new ones too, in which what measures differs from the commit.
     """
@@ -73,7 +73,7 @@ def _git(*words: str) -> str:
 
 
 def columns(gpu: str | None = None) -> dict[str, Any]:
-    """What a row says of the place and of what measured: node, slurm_job, processor, alone, commit, changes.
+    """The columns of the machine and the sources: node, slurm_job, processor, alone, commit, changes.
 
     `gpu` is the UUID of the GPU that measured.
     """

@@ -149,7 +149,7 @@ def widest(dtype: str, n: int) -> int:
 
 
 class Reference:
-    """What products of A (n x p) and B (p x m) in float or double are compared with.
+    """The reference of products of A (n x p) and B (p x m) in float or double.
 
     Of doubles these are FIRST_ROWS and RANDOM_ROWS, if there are more; `seed` chooses the latter.
     """
@@ -172,7 +172,7 @@ class Reference:
             self.whole = float(self.xp.linalg.norm(of_rows) * self.xp.linalg.norm(of_columns))
 
     def quotients(self, C: Any) -> Quotients:
-        """What a product C (n x m) is off by."""
+        """The errors of a product C (n x m) as quotients."""
         C, xp, epsilon = C[self.rows], self.xp, float(self.info.eps)
         with np.errstate(all="ignore"):
             finite = xp.isfinite(self.stored)

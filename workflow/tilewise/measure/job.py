@@ -120,7 +120,7 @@ def _of_launch(launch: Launch) -> dict[str, Any]:
 
 
 def settings(backend: str, where: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the config a finished row depends on, by what measures it and the platform's backend.
+    """Config values on which a finished row depends, by backend of the job and of the platform.
 
     Not the limits: a longer one does not change a row that was done in time. Nor what is about further runs, each of
     which has its own row.
@@ -138,13 +138,13 @@ def settings(backend: str, where: str, config: Mapping[str, Any]) -> dict[str, A
 
 
 def limits(backend: str, where: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the config decides whether a point ends as `timeout`; such a point is measured again."""
+    """Config values that decide whether a point ends as `timeout`; such a point is measured again."""
     found = {"point_limit_s": config["timing"]["point_limit_s"]}
     return found | ({"budget_s": config["cpu"]["budget_s"][where]} if backend == "host" else {})
 
 
 def backend_of(kernel: Kernel, where: str) -> str:
-    """What runs a kernel on a platform whose backend is `where`: cuda, emulator or host."""
+    """The backend of a kernel on a platform whose backend is `where`: cuda, emulator or host."""
     if kernel.on_gpu:
         return "cuda" if where == "gpu" else "emulator"
     return "host"

@@ -39,7 +39,7 @@ def compile_for(
 
     Raises UserError if there is no compiler.
     """
-    device = Device.of(capability)
+    device = Device.from_capability(capability)
     asked: dict[str, dict[str, None]] = {}
     for point in points:
         kernel = kernels[point.kernel]

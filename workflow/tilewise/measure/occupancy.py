@@ -46,7 +46,7 @@ def table(
 
 
 def tile_choice(kernel: Kernel, builds: Builds, device: Device, widths: Iterable[int] = range(1, 33)) -> Rows:
-    """Which tile width the device favours for a kernel whose width is chosen at run time.
+    """The best tile width on the device for a kernel whose width is chosen at run time.
 
     There is one row for each dtype and width. `chosen` marks the width with the most active warps; if several are
     equal, the largest of them, because it loads least.

@@ -28,7 +28,7 @@ def verification_columns(job: Job, found: Check, note: str = "", also: str = "")
 
 
 def shares(kernel: Kernel, workspaces: Mapping[str, Any]) -> str:
-    """How much of its last product a kernel has made in each of its ways, by the bytes of its workspaces; "" for one
+    """Shares of the ways in which a kernel made its last product, from the bytes of its workspaces; "" for a kernel
     without ways."""
     if not kernel.shares:
         return ""
@@ -40,7 +40,7 @@ def shares(kernel: Kernel, workspaces: Mapping[str, Any]) -> str:
 
 
 def timing(times_ms: Sequence[float], job: Job) -> Row:
-    """What samples say: times in ms, noise as a fraction, rate in GFLOP/s of 2 n p m operations."""
+    """Statistics of samples: times in ms, noise as a fraction, rate in GFLOP/s of 2 n p m operations."""
     q1, median, q3 = (float(q) for q in np.percentile(times_ms, [25, 50, 75]))
     return {
         "samples": len(times_ms),
@@ -54,8 +54,7 @@ def timing(times_ms: Sequence[float], job: Job) -> Row:
 
 
 def median_run(runs: Sequence[Row]) -> Row:
-    """The rows of one point, of several runs, as one: that of the run whose median is the middle one, with what the
-    others say of it.
+    """Merge the rows of several runs of a point: the row of the run with the middle median, with the range of all runs.
 
     If any run failed, return the failed run.
     """

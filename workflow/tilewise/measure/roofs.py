@@ -25,8 +25,8 @@ class Roof(NamedTuple):
 
 
 def units_roof(row: Mapping[str, Any], kernel: Kernel, gpu: Mapping[str, Any]) -> Roof | None:
-    """What the units of a GPU allow at its highest clock, for the type that a kernel multiplies and the products that
-    its scheme needs for one; None for a GPU whose units are not known.
+    """The upper bound by the units of a GPU at its highest clock, for the type that a kernel multiplies and the
+    products that its scheme needs for one; None for a GPU with unknown units.
 
     A measured roof would be lower where its probe did not have the GPU for itself, and is not there when the first
     rows are made; it is never higher.
@@ -41,8 +41,8 @@ def units_roof(row: Mapping[str, Any], kernel: Kernel, gpu: Mapping[str, Any]) -
 
 
 def memory_roof(point: Point, gpu: Mapping[str, Any]) -> Roof | None:
-    """What the memory of a GPU allows: A, B and C pass once through it, except what the L2 cache holds; None where that
-    holds all."""
+    """The upper bound by the memory of a GPU: A, B and C pass once through it, except what the L2 cache holds; None
+    where that holds all."""
     size = point.batch * bytes_of_product(point.dtype, point.n, point.p, point.m) - gpu["l2_bytes"]
     if size <= 0:
         return None

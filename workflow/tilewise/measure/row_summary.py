@@ -25,7 +25,7 @@ def point_words(row: Mapping[str, str]) -> str:
 
 
 def cause_words(row: Mapping[str, str]) -> str:
-    """Why a row of measurements.csv is not right: its status and its message in one line."""
+    """The cause of a failed row of measurements.csv: its status and its message in one line."""
     return row_summary({"status": row["status"], "message": row["message"]})
 
 

@@ -46,7 +46,7 @@ START_LIMIT_S = 300
 
 
 class Work(NamedTuple):
-    """What a measuring rule is about: the points of its task and all that they need.
+    """The work of a measuring rule: the points of its task, with their kernels, builds, device and folders.
 
     `builds` is what `build.build` made of its kernels, `device` is the content of device.json, `samples` the folder for
     NVBench's own files, `journal` the file that remembers finished points.

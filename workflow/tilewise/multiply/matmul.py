@@ -31,7 +31,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def multiply(A: Any, B: Any, out: Any, grade: str) -> Any:
-    """What `tilewise.matmul` does."""
+    """Implement `tilewise.matmul`."""
     if grade not in list(Grade):
         raise UserError(f"matmul: there is no grade '{grade}'; there are {', '.join(Grade)}")
     A, B = _array("A", A), _array("B", B)
@@ -64,7 +64,7 @@ def _launch(A: Any, B: Any, C: Any, grade: Grade) -> None:
     if chosen is None:
         cublas.multiply(dtype, A, B, C)
         return
-    # The pool gives this memory to nobody before the launch, and afterwards only to what runs later on the same stream.
+    # The pool reuses this memory for no other array before the launch, and then only for later work of this stream.
     space = cupy.cuda.alloc(chosen.workspace_bytes)
     try:
         with _ONE_AT_A_TIME:
@@ -119,7 +119,7 @@ def _known(device: int) -> tuple[Device, str, dict[str, Any], Any]:
     """A GPU by CUDA's number, the name of its platform, the kernels, and what was timed on it."""
     facts = runtime.getDeviceProperties(device)
     name = gpus.model(facts["name"].decode())
-    gpu = Device.of(f"{facts['major']}.{facts['minor']}", facts["multiProcessorCount"])
+    gpu = Device.from_capability(f"{facts['major']}.{facts['minor']}", facts["multiProcessorCount"])
     return gpu, name, registry.load(), recorded_times(name)
 
 

@@ -99,7 +99,7 @@ def find_ncu() -> str:
 
 
 def count(jobs: Sequence[Job], log: Path, ncu: str, full_size: bool) -> list[tuple[Job, dict[str, Any]]]:
-    """What ncu counts of jobs, by the columns of FULL_SIZE or AT_ANY_SIZE; `log` receives what it prints.
+    """ncu's counters of jobs, by the columns of FULL_SIZE or AT_ANY_SIZE; `log` receives its output.
 
     All launches of a job are added up; a percentage or a ratio is that of the launch that makes the product. A job that
     the GPU refuses, or whose product is wrong, is left out. Raises UserError if ncu is not permitted, or fails.

@@ -128,7 +128,7 @@ def loops(graph: "nx.DiGraph") -> list[frozenset[str]]:
 
 
 def main_loop(graph: "nx.DiGraph", dtype: str) -> dict[str, Any]:
-    """What is in the innermost loop with the most multiply-adds: counts by kind, as columns of instructions.csv.
+    """Instructions of the innermost loop with the most multiply-adds: counts by kind, as columns of instructions.csv.
 
     If the function uses tensor cores, their instructions are its multiply-adds; else those of the CUDA cores for the
     element type `dtype`. An IMAD is one if all of its operands are registers; a few of these calculate addresses. A

@@ -25,7 +25,7 @@ from tilewise.study.device import read as read_device
 from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.status import Status
 
-#: Points are `faster` or `slower` if they differ by more than this, in percent, unless somebody says otherwise.
+#: Points are `faster` or `slower` if they differ by more than this, in percent, by default.
 THRESHOLD = 2.0
 #: Points that take less, in ms, show the difference of the overheads; so many are wanted for an estimate.
 ESTIMATED_BELOW, FEWEST_SHORT = 0.02, 5
@@ -36,7 +36,7 @@ COMPARED = ["status", "time_ms", "low_ms", "high_ms", "sm_clock_mhz", "build_sha
 
 
 class Verdict(StrEnum):
-    """How a point of the second run compares with the same point of the first."""
+    """The verdict on a point of the second run against the same point of the first."""
 
     FASTER = auto()
     SLOWER = auto()
@@ -78,7 +78,7 @@ class Overhead:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What two runs have in common. `points` has a row per point, `kernels` one per kernel and element type."""
+    """The common points of two runs. `points` has a row per point, `kernels` one per kernel and element type."""
 
     first: Run
     second: Run
@@ -89,7 +89,7 @@ class Comparison:
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many points of each processor, GPU or CPU, have which verdict."""
+        """Counts of points by verdict, for each processor, GPU or CPU."""
         found = {}
         for processor, rows in self.points.groupby("processor", sort=False):
             counts = rows["verdict"].value_counts()
@@ -179,7 +179,8 @@ def compare(first: Run, second: Run, kernels: Mapping[str, Kernel], threshold: f
 
 
 def overheads(first: Run, second: Run, rows: pd.DataFrame) -> Overhead:
-    """What both runs measured of an empty kernel, or else the median difference of the shortest points in common."""
+    """The difference of both runs' overheads, from an empty kernel, or else from the median difference of the shortest
+    points in common."""
     if first.overhead_us is not None and second.overhead_us is not None:
         said = f"an empty kernel took {rounded(first.overhead_us)} and {rounded(second.overhead_us)} µs"
         return Overhead(second.overhead_us - first.overhead_us, said)
@@ -285,7 +286,7 @@ def draw(found: Comparison) -> str:
 
 
 def beside_recorded(folder: Path, recorded: Path = RECORDED) -> str:
-    """How the run in a folder compares with the recorded run of the same platform, in a line; empty without one."""
+    """A line that compares the run in a folder with the recorded run of the same platform; empty without one."""
     kept = recorded / folder.name
     if not (kept / "device.json").is_file() or not (folder / "measurements.csv").is_file():
         return ""

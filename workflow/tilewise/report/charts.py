@@ -301,7 +301,7 @@ def lines_in(
 
 
 def plot(axis: Any, x: Sequence[int], y: Sequence[float], order: list, label: str, **style: Any) -> None:
-    """A line whose marks say where they lie; `x` are places in `order`."""
+    """Plot a line with a tooltip on each mark; `x` are places in `order`."""
     [line] = axis.plot(x, y, label=label, **style)
     set_tooltips(line, _said(axis, label, order, x, y))
 

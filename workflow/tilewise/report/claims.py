@@ -27,7 +27,7 @@ from tilewise.study.schema import validate
 
 
 class Verdict(StrEnum):
-    """How a claim fares, the best first: in words, with the class of its mark on the page."""
+    """The verdict on a claim, the best first: its text, with the class of its mark on the page."""
 
     mark: str
 
@@ -177,13 +177,13 @@ def _found(case, machine):
 
 
 def counts(verdicts: pd.DataFrame) -> str:
-    """How many claims have which verdict on the one platform of `verdicts`, in words."""
+    """Counts of claims by verdict on the one platform of `verdicts`, as text."""
     found = verdicts.drop_duplicates("id")["of_claim"].value_counts()
     return ", ".join(f"{verdict.elsewhere} {found[verdict]}" for verdict in Verdict if verdict in found)
 
 
 def tally(verdicts: pd.DataFrame) -> pd.DataFrame:
-    """How many `claims` were judged on each platform, with their `counts` in words."""
+    """The number of `claims` judged on each platform, with their `counts` as text."""
     rows = [
         {"platform": platform, "claims": own["id"].nunique(), "counts": counts(own)}
         for platform, own in verdicts.groupby("platform", sort=False)

@@ -159,7 +159,7 @@ def cache_lines(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 
 def cold_start(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Calls with what each took in four parts, and the steps of a part in words."""
+    """Calls with the times of their four parts, and the steps of a part as text."""
     parts = {"context": ["context_ms"], "copies": ["copy_in_ms", "copy_out_ms"], "launch": ["kernel_ms"]}
     named = {"total_ms", *itertools.chain(*parts.values())}
     parts["rest"] = [name for name in tables.steps(evidence) if name not in named]
@@ -172,7 +172,7 @@ def cold_start(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 
 def shape_map(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Products of the same C with several sums: the rate as a multiple of the library's, and C in words."""
+    """Products of the same C with several sums: the rate as a multiple of the library's, and the shape of C as text."""
     several = rows.groupby(["platform", "dtype", "n", "m"])["p"].transform("nunique") > 1
     oblong = rows["n"] != rows["m"]
     rows = rows[several & rows["friendly"] & rows["dtype"].isin(rows.loc[oblong, "dtype"])]

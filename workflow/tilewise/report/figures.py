@@ -54,7 +54,7 @@ OVERVIEW: dict[str, Callable[[Evidence], Figure]] = {name: functools.partial(dra
 
 
 def save(draw: Callable[[], Figure], path: Path | str) -> None:
-    """Draw a figure and write it as SVG, whole or not at all; if it cannot be drawn, one with the note that says so."""
+    """Draw a figure and write it atomically as SVG; if drawing fails, write a figure with the note."""
     drawing = notes.attempt(str(path), lambda: svg(draw()), lambda note: svg(empty_figure(note)))
     with atomic_path(path) as temporary:
         temporary.write_text(drawing, encoding="utf-8")
@@ -62,7 +62,7 @@ def save(draw: Callable[[], Figure], path: Path | str) -> None:
 
 def task(name: str, evidence: Evidence) -> Figure:
     """The figure of a task; what its sweep varies decides which: a parameter, the block, or the rates of its points."""
-    own, method = evidence.of(name), evidence.method(name)
+    own, method = evidence.select_tasks(name), evidence.method(name)
     if method != "sweep":
         return draw(method, own)
     timed = pd.concat([own.gpu, own.cpu], ignore_index=True)

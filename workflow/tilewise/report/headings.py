@@ -34,7 +34,7 @@ class Layout:
     headings: Mapping[str, str]
     suffix: str = ""
 
-    def of(self, table: pd.DataFrame, brief: bool = False) -> Headings:
+    def select_headings(self, table: pd.DataFrame, brief: bool = False) -> Headings:
         """Those columns of the layout that a table has, with their groups and headings."""
         unlisted, found = columns.parameters_of(table), {}
         for group, names in self.brief if brief else self.groups:
@@ -91,7 +91,7 @@ def make_headings(layout: str | None, table: pd.DataFrame, brief: bool = False) 
     """The columns to show of a table: `layout` is a name in tables.yaml, or None for all."""
     if layout is None:
         return {name: ("", name) for name in table}
-    return layouts()[layout].of(table, brief)
+    return layouts()[layout].select_headings(table, brief)
 
 
 def claims(evidence: Evidence) -> Headings:

@@ -300,7 +300,7 @@ def _strip(own: pd.DataFrame, evidence: Evidence) -> str:
 
 
 def missing_html(missing: str, title: str, name: str = "") -> str:
-    """What the page says instead of a figure that shows nothing: a sentence, without a number."""
+    """A sentence, without a number, in place of a figure that shows nothing."""
     words = notes.note_html(missing) if notes.is_note(missing) else html.escape(missing)
     return f'<p class="none" id="figure-{name or _name(title)}"><b>{html.escape(title)}.</b> {words}</p>'
 

@@ -53,7 +53,7 @@ def find_notes(page: str) -> list[str]:
 
 
 def attempt(name: str, make: Callable[[], Made], otherwise: Callable[[str], Made]) -> Made:
-    """What `make` makes, or what `otherwise` makes of the note if it fails."""
+    """The result of `make`, or `otherwise` of the note if it fails."""
     try:
         return make()
     except Exception as error:

@@ -175,7 +175,8 @@ def sizes(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
 
 # ---- The others ------------------------------------------------------------------------------------------------------
 def tuning(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
-    """How flat is the optimum: the rates of all variants by rank, in % of the best, of the largest product in colour.
+    """The flatness of the optimum: the rates of all variants by rank, in % of the best, of the largest product in
+    colour.
 
     One panel per platform, kernel and element type. Other shapes are grey. A point says how many variants of a shape
     are as good as the best, and a cross marks variants that spill registers.

@@ -11,7 +11,7 @@ from tilewise.report.sections import number_of, percent, times
 
 
 def origin(evidence: Evidence) -> str:
-    """What was measured, where and when, as a block quote at the top of the page."""
+    """The origin of the measurements, with place and date, as a block quote at the top of the page."""
     here = ", ".join(plain_text(platform.device.cpu["name"]) for platform in evidence.platforms if not platform.has_gpu)
     lines = []
     if here and not evidence.gpus:
@@ -50,7 +50,7 @@ def _with_block(row):
 
 
 def step(evidence: Evidence, rungs: pd.DataFrame, this: pd.Series) -> list[tuple[str, str]]:
-    """What arithmetic allows a rung, what it reaches and what it waits for, as far as it is known.
+    """The ceiling, the rate and the stall reasons of a rung, as far as known.
 
     The items are (term, words in Markdown).
     """
@@ -67,7 +67,7 @@ def step(evidence: Evidence, rungs: pd.DataFrame, this: pd.Series) -> list[tuple
 
 
 def rate_remark(rungs: pd.DataFrame, this: pd.Series) -> str:
-    """What a rung reaches, beside the fastest rung before it and the library, in Markdown."""
+    """The rate of a rung, compared with the fastest rung before it and the library, in Markdown."""
     words = f"**{rounded(this['gflops'] / 1000)}\u00a0TFLOP/s**"
     if this["before"] and this["as_fast"]:
         words += f", as fast as `{this['before']}`: their runs overlap"
@@ -84,7 +84,7 @@ REMARKED = 0.02
 
 
 def overhead(table: pd.DataFrame, evidence: Evidence) -> str:
-    """How much of the times of a table is the overhead of an isolated time, on each GPU where it is over 2 % of one."""
+    """The share of the overhead in the times of a table, on each GPU where it is over 2 % of one."""
     lines = []
     for name, overhead_us in provenance.overheads(evidence.everyone).items():
         isolated = table.loc[table["platform"] == name, "time_ms"] if "time_ms" in table else pd.Series(dtype="float64")

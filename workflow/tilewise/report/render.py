@@ -41,7 +41,7 @@ _TITLE, _FIRST_WORDS = r"<h1[^>]*>(.*?)<a ", r"<p>(.*?)</p>"
 
 
 class Page:
-    """What sections may call, and the page that they make.
+    """The functions of sections, and the page made of them.
 
     `both` is the evidence that also has recorded platforms to compare with, and `drawn` the folder of the tasks'
     figures, if they are drawn already. `left_out` has the place of every sentence that was left out, and the reason.
@@ -77,7 +77,7 @@ class Page:
         return self._asked(self.evidence.everyone, tasks)
 
     def _asked(self, platforms: Iterable[Platform], tasks: tuple[str, ...]) -> list[Machine]:
-        evidence = self.evidence.of(*tasks) if tasks else self.evidence
+        evidence = self.evidence.select_tasks(*tasks) if tasks else self.evidence
         return [Machine(evidence, each) for each in platforms]
 
     def has(self, name: str) -> bool:
@@ -138,7 +138,7 @@ class Page:
         return {name.replace("_", " "): Markup(words) for name, words in MEANING.items()}
 
     def origin(self) -> Markup:
-        """What was measured, where and when."""
+        """The origin of the measurements."""
         return Markup(notes.attempt("Text: origin", lambda: remarks.origin(self.evidence), notes.note_html))
 
     def figure(self, name: str, title: str, caption: str = "") -> Markup:
@@ -215,7 +215,7 @@ class Page:
         return Markup(f"### {heading}\n\n{self._tiles(own.iloc[0], idea, title)}\n\n{text}\n\n")
 
     def _steps(self, row: pd.Series, others: Iterable[pd.Series], rungs: pd.DataFrame) -> str:
-        """What arithmetic allows a rung, what it reaches and waits for, and what it reaches elsewhere, in HTML."""
+        """The ceiling, the rate and the stall reasons of a rung, as far as known."""
         steps = remarks.step(self.evidence, rungs, row)
         names = self.evidence.names
         steps += [(f"On the {names[other['platform']]}", remarks.rate_remark(rungs, other)) for other in others]
@@ -366,7 +366,7 @@ class Page:
 
     @property
     def left_out(self) -> list[tuple[str, str]]:
-        """Where sentences were left out so far, and why."""
+        """Places and reasons of the sentences left out so far."""
         return self._language.left_out
 
 

@@ -116,7 +116,7 @@ _OPEN = (
 
 
 def format_value(value: Any) -> str:
-    """What `{{ }}` shows of a value: markup as it is, numbers rounded, other words without markup.
+    """Format a value of `{{ }}`: markup as it is, numbers rounded, other text without markup.
 
     Raises Untestable for a number that is not known.
     """
@@ -137,7 +137,7 @@ def require_known(value: Any) -> Any:
 
 
 def plain_number(value: Any) -> Any:
-    """A measured number without its range, and a choice in words; a sentence has no use for their ranges."""
+    """The value of a measured number, and the text of a choice; sentences show no ranges."""
     if isinstance(value, Choice):
         return value.words
     return value.value if isinstance(value, Spread) else value
@@ -164,7 +164,7 @@ def percent(value: Any) -> Markup:
 
 
 def number_of(count: Any, noun: str) -> Markup:
-    """`{{ n | number_of("block") }}`: a number in words with its noun, such as two blocks."""
+    """`{{ n | number_of("block") }}`: a spelled-out number with its noun, such as two blocks."""
     number = int(require_known(plain_number(count)))
     words = _COUNTS[number - 1] if 0 < number <= len(_COUNTS) else f"{number:,}"
     return Markup(f"{words} {noun}{'' if number == 1 else 's'}")

@@ -61,7 +61,7 @@ def style() -> Iterator[None]:
 
 
 def empty_figure(why: str) -> Figure:
-    """A figure that says why there is nothing to draw."""
+    """A figure that shows the reason for its emptiness."""
     with style():
         figure = Figure(figsize=(7.6, 1.2), layout="constrained")
         figure.set_label(f"{_NOTHING}{why}")
@@ -72,7 +72,7 @@ def empty_figure(why: str) -> Figure:
 
 
 def missing_reason(figure: Figure | str) -> str:
-    """Why a figure, or what `svg` made of it, has nothing to show; empty if it shows something."""
+    """The reason why a figure, or its SVG, is empty; "" if it shows something."""
     if isinstance(figure, str):
         found = re.match(rf'<svg[^>]* {notes.ATTRIBUTE}="([^"]*)"', figure)
         return html.unescape(found[1]) if found else ""
@@ -81,7 +81,7 @@ def missing_reason(figure: Figure | str) -> str:
 
 
 def set_tooltips(artist: Artist, words: Iterable[str]) -> None:
-    """Let the marks of an artist say these words, one for each, when they are pointed at."""
+    """Set a tooltip on each mark of an artist."""
     artist.set_gid(_TELLS + _NEXT.join(" ".join(word.split()) for word in words))
 
 
@@ -115,7 +115,7 @@ def svg(figure: Figure) -> str:
 
 
 def inline(drawing: str, name: str, title: str = "", description: str = "") -> str:
-    """What `svg` made, to stand inside an HTML page under a `name` that is unique there.
+    """The output of `svg` for an HTML page, under a `name` that is unique there.
 
     It has `title` and `description`, and the page's variables for ink and paper, so that it follows its colour scheme.
     """
@@ -142,7 +142,7 @@ def inline(drawing: str, name: str, title: str = "", description: str = "") -> s
 
 
 def _shorten(element: ElementTree.Element) -> None:
-    """Say what an element says without blanks and decimals that nobody sees: a page has 40,000 elements and 3 MB."""
+    """Shorten an element by invisible blanks and decimals: a page has 40,000 elements and 3 MB."""
     for key in ("d", "x", "y", "width", "height", "transform"):
         if key in element.attrib:
             element.set(key, re.sub(r"\d+\.\d{3,}", _short, element.get(key, "")))

@@ -107,7 +107,7 @@ def winners(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 def choices(evidence: Evidence, *tasks: str) -> pd.DataFrame:
     """The best choice of every case in these tasks; kernels without a choice, such as cuBLAS, are left out."""
-    rows = evidence.of(*tasks).gpu
+    rows = evidence.select_tasks(*tasks).gpu
     rows = best(describe(rows[rows["time_ms"].notna()], evidence))
     return rows[rows["runner_up"].fillna("") != ""].reset_index(drop=True)
 
@@ -119,7 +119,7 @@ def ladder(evidence: Evidence) -> pd.DataFrame:
     speedup_over_naive and speedup_over_cpu are ratios of times on the same machine. percent_of_peak refers to the
     vector peak of device.json; cuBLAS can exceed it for double if the GPU has FP64 tensor cores.
     """
-    table = winners(evidence.of(*swept_tasks(evidence)).gpu, evidence)
+    table = winners(evidence.select_tasks(*swept_tasks(evidence)).gpu, evidence)
     naive = table[(table["kernel"] == "naive") & (table["status"] == Status.OK)]
     keys = ["platform", "dtype", *SHAPE]
     naive = naive.rename(columns={"time_ms": "naive_ms"})[[*keys, "naive_ms"]]
@@ -166,7 +166,7 @@ def steps(evidence: Evidence) -> list[str]:
 
 
 def launch_limits(evidence: Evidence) -> pd.DataFrame:
-    """Which launches ran and which were refused, with the error's name and the percentage of the device's limit."""
+    """Launches that ran or were refused, with the error's name and the percentage of the device's limit."""
     limits = {platform.name: platform.device.limits for platform in evidence.everyone}
     rows = []
     for row in evidence.facts["launch_limits"].to_dict("records"):
@@ -196,7 +196,7 @@ def bandwidth(evidence: Evidence) -> pd.DataFrame:
 
 
 def occupancy(evidence: Evidence) -> pd.DataFrame:
-    """How many blocks and warps of each launch of the study a multiprocessor holds, and what limits them."""
+    """Resident blocks and warps per multiprocessor of each launch of the study, and the limiting resource."""
     rows = evidence.facts["occupancy"]
     choice = [choice_text(row, evidence.kernels) for row in rows.to_dict("records")]
     return rows.assign(choice=choice, occupancy_percent=100 * rows["occupancy"])
@@ -215,7 +215,7 @@ def grading(evidence: Evidence) -> pd.DataFrame:
 
 
 def energy(evidence: Evidence) -> pd.DataFrame:
-    """What each product costs in energy, beside its rate while the counter was watched."""
+    """The energy of each product, and its rate during the measurement."""
     return with_words(evidence.facts["energy"], evidence).reset_index(drop=True)
 
 
@@ -245,7 +245,7 @@ _WINNERS = {"task1a", "task2a", "task2b"}
 
 def task(name: str, evidence: Evidence) -> pd.DataFrame:
     """The table of a task: Table 1 is task1a, 2 task1b, 3 task1c, 4 task2a, 5 task3; other tasks show every point."""
-    own, method, chosen = evidence.of(name), evidence.method(name), chosen_columns(evidence)
+    own, method, chosen = evidence.select_tasks(name), evidence.method(name), chosen_columns(evidence)
     if method != "sweep":
         return _OF_METHOD[method](own)
     timed = pd.concat([own.gpu, own.cpu], ignore_index=True)
@@ -280,5 +280,5 @@ OVERVIEW: dict[str, Callable[[Evidence], pd.DataFrame]] = {
 
 
 def save(make: Callable[[], pd.DataFrame], path: Path | str) -> None:
-    """Write a table as CSV, whole or not at all; if it cannot be made, one with the note that says so."""
+    """Write a table atomically as CSV; if it cannot be made, write one with the note."""
     write_csv(notes.attempt(str(path), make, lambda note: pd.DataFrame({notes.COLUMN: [note]})), path)

@@ -75,7 +75,7 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
     "pairs": lambda page: provenance.pairs(page.compared, page.both),
     "platforms": lambda page: page.compared[page.compared["changed"]],
     "reasons": lambda page: climb.reasons(page.rungs()),
-    "roofs": lambda page: tables.bandwidth(page.evidence.of("bandwidth")),
+    "roofs": lambda page: tables.bandwidth(page.evidence.select_tasks("bandwidth")),
     "rungs": lambda page: page.rungs(),
     "rungs_double": lambda page: page.rungs("ladder_double"),
     "spilling_tiles": lambda page: climb.spilling(page.frame("tile_counts")),

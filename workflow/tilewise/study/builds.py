@@ -24,7 +24,7 @@ def source_sha256(kernel: Kernel, instance: str, device: Device) -> str:
 
 
 def row_sha256(kernel: Kernel, point: Point | None, device: Device) -> str:
-    """What `build_sha256` of a point's row is today; empty for a point that the kernel does not take."""
+    """The present `build_sha256` of a point's row; empty for a point that the kernel does not take."""
     try:
         return sha256_of(kernel, kernel.plan(point).instances, device) if point else ""
     except UserError:

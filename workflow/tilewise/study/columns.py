@@ -67,7 +67,7 @@ def column_names(file: str, parameters: Iterable[str]) -> list[str]:
 
 
 def choice(parameters: Iterable[str]) -> list[str]:
-    """The columns that say what a sweep chose."""
+    """The columns of a sweep's choices."""
     return ["block_x", "block_y", *parameters]
 
 

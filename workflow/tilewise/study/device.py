@@ -37,7 +37,7 @@ class Device:
     slurm_job: str | None = None
 
     @classmethod
-    def of(cls, capability: str, sms: int = 1) -> "Device":
+    def from_capability(cls, capability: str, sms: int = 1) -> "Device":
         """A GPU of which only the compute capability (such as "9.0") and the multiprocessors matter."""
         return cls("", "gpu", gpu={"compute_capability": capability, "sms": sms, "name": "", "driver": ""})
 

@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker needs to run a point. `backend` is cuda, emulator or host.
+    """The data with which a worker runs a point. `backend` is cuda, emulator or host.
 
     `product` is the launch that makes the product; None if nothing is launched. `files` maps a template instance to its
     binary and the symbol in it. `key` names everything that the row depends on: the point, its build and launches, the

@@ -64,7 +64,7 @@ POINT_NAMES = ("n", "p", "m", "batch", "itemsize")
 
 @dataclass(frozen=True)
 class LaunchEntry:
-    """A launch as the registry says it, in expressions; the registry's head explains the keys."""
+    """A launch of the registry, in expressions; the registry's head explains the keys."""
 
     function: str
     template: tuple = ()
@@ -136,7 +136,7 @@ class Kernel:
 
     @cached_property
     def code(self) -> list[str]:
-        """The texts of `files`, as they were when somebody first asked."""
+        """The texts of `files` at the first access."""
         return [code_of(path) for path in self.files]
 
     @property
@@ -156,7 +156,7 @@ class Kernel:
 
     @property
     def wanted(self) -> Wanted:
-        """What it is to compute, and how it says that it rounds."""
+        """The product to compute, and its declared rounding."""
         return Wanted(self.alpha, self.beta, self.initial, self.reads_c, self.accuracy.get("scheme", ""))
 
     @property
@@ -199,11 +199,11 @@ class Kernel:
         return self.accuracy.get("grade", "none") if self.made_of_short else "A"
 
     def target(self, capability: str) -> str:
-        """What it is compiled for on a GPU of this compute capability: its own `architecture`, or the GPU itself."""
+        """The target architecture on a GPU of this compute capability: its own `architecture`, or the GPU itself."""
         return f"sm_{self.architecture or capability.replace('.', '')}"
 
     def cannot_run(self, capability: str) -> str:
-        """Why a GPU of this compute capability cannot run it; empty if it can."""
+        """The reason why a GPU of this compute capability cannot run it; empty if it can."""
         have = tuple(map(int, capability.split(".")))
         if self.capability and have < tuple(map(int, self.capability.split("."))):
             return f"it needs compute capability {self.capability}; this GPU has {capability}"
@@ -222,7 +222,7 @@ class Kernel:
         )
 
     def plan(self, point: Point, device: Device = EMULATED) -> Plan:
-        """What runs for a point. Without a grid, as on the CPU, there are instances and no launches.
+        """The plan of a point. Without a grid, as on the CPU, there are instances and no launches.
 
         `product` is the launch of the function that has the kernel's name, or else the last one.
         """
@@ -241,7 +241,7 @@ class Kernel:
         return Plan(launches, product, tuple(workspaces.values()), tuple(dict.fromkeys(instances)))
 
     def lying(self, point: Point, columns: Collection[str] | None = None) -> dict[str, Lying]:
-        """How A, B and C of a point lie in memory; `columns` instead of `column_major`."""
+        """The memory layouts of A, B and C of a point; `columns` instead of `column_major`."""
         columns = self.column_major if columns is None else columns
         at, found = self._at(point), {}
         shapes = {"A": (point.n, point.p), "B": (point.p, point.m), "C": (point.n, point.m)}

@@ -40,7 +40,7 @@ class Point:
         return {name: getattr(self, name) for name in names} | dict(self.parameters)
 
     def label(self) -> str:
-        """The point in words, for messages: `tiled float 64x64x64 tile=16` (n x p x m)."""
+        """The label of the point in messages: `tiled float 64x64x64 tile=16` (n x p x m)."""
         times = f"{self.batch} times " if self.batch > 1 else ""
         words = [self.kernel, self.dtype, f"{times}{self.n}x{self.p}x{self.m}"]
         values = dict(self.parameters)

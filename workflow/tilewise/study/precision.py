@@ -32,7 +32,7 @@ FEW = 4.0
 
 @dataclass(frozen=True)
 class Scheme:
-    """How a kernel makes its products, if not as the type of its elements says.
+    """The scheme of a kernel's products, if it differs from the element type's.
 
     `dtypes` are the types that it may be declared for. It makes a product of so many `products` in the type
     `short`, those of residues of as many as there are moduli. The other fields are those of a Precision.
@@ -65,7 +65,7 @@ SCHEMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Precision(ElementType):
-    """How a product is calculated in one element type.
+    """The arithmetic of products in one element type.
 
     C may be of another type, `result` names its precision. Operands that are integers are random from `least` to
     `largest`. A kernel may round the operands (`input_roundoff`), it keeps its sums with `sum_roundoff`, and it rounds

@@ -25,7 +25,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def lines_of_code(paths: Iterable[Path]) -> int:
-    """How many lines of some files hold code: not blank lines, comments, docstrings, and what imports or includes."""
+    """Count lines of code: no blank lines, comments, docstrings, imports or includes."""
     return sum(len(_python(text) if path.suffix == ".py" else _cpp(text)) for path in paths for text in [code_of(path)])
 
 

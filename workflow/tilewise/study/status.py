@@ -7,7 +7,7 @@ from enum import StrEnum, auto
 
 
 class Status(StrEnum):
-    """How a point ended."""
+    """The outcome of a point."""
 
     OK = auto()
     INCORRECT = auto()

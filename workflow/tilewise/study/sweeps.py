@@ -40,7 +40,7 @@ LARGEST_SIDE = 512
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What points are for: a backend (gpu or emulator), and the platform whose tuned choices they take.
+    """The target of points: a backend (gpu or emulator), and the platform whose tuned choices they take.
 
     `gpu` is empty for the first platform of the registry's choices. Without `only_timed`, sweeps whose kernels are only
     timed have no points; on the emulator they never have.
@@ -53,7 +53,7 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """How a method reads its sweeps.
+    """The options by which a method reads its sweeps.
 
     shapes             sweeps name shapes; else the method chooses them, and a point stands for its kernel
     emulators_shapes   CUDA kernels run at the emulator's shapes on the emulator, not at their own

@@ -55,8 +55,8 @@ def chosen(tuned: Mapping[str, Any], gpu: str, dtype: str, word: str) -> Choice 
 
 
 def load(folder: Path | str, checked: bool = False) -> Choices:
-    """What a kernels folder's tuned.yaml holds; empty if there is none. Raises UserError if it is malformed, unless it
-    was `checked`."""
+    """Read tuned.yaml of a kernels folder; empty if there is none. Raises UserError if it is malformed, unless it was
+    `checked`."""
     path = Path(folder) / TUNED
     found = read_yaml(path) if path.exists() else None
     if found is None:  # there is no file, or nothing but comments

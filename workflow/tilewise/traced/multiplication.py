@@ -83,7 +83,7 @@ class Multiplication(Program):
         return arrays[name][:rows, :columns]
 
     def changed(self, arrays: Arrays) -> list[str]:
-        """Those of A and B that a run has changed."""
+        """The operands, A or B, that a run has changed."""
         factors = zip("AB", self.factors)
         return [name for name, factor in factors if self.matrix(arrays, name).tobytes() != factor.tobytes()]
 

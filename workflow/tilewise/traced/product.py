@@ -26,7 +26,7 @@ class Convention:
     gaps: bool = False
 
     def order(self, name: str) -> Literal["C", "F"]:
-        """How NumPy calls the order in memory of a matrix."""
+        """NumPy's name for the memory order of a matrix."""
         return "F" if name in self.columns else "C"
 
     def __str__(self) -> str:

@@ -30,7 +30,7 @@ OF_UNREGISTERED = (
 
 
 def add_options(command: argparse.ArgumentParser, shape: tuple[int, int, int]) -> None:
-    """Add the options that say which kernel, and at which point; `shape` is the default."""
+    """Add the options of the kernel and the point; `shape` is the default."""
     command.add_argument("file", type=Path, help="the .cu file")
     command.add_argument("--dtype", choices=PRECISIONS, help="element type (float)")
     text = "x".join(map(str, shape))

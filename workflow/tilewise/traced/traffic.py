@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Journal(Protocol):
-    """What a trace needs of `tilewise.measure.journal.Journal`."""
+    """The part of `tilewise.measure.journal.Journal` that a trace needs."""
 
     rows: dict[str, Row]
 

@@ -61,7 +61,7 @@ Structs = Callable[[], Mapping[str, np.dtype]]
 
 
 def read_argument(name: str, value: Any, folder: Path, seed: int, structs: Structs = dict) -> Given:
-    """What stands for an argument: text as above, a NumPy array or value, or a number, whose type is the parameter's.
+    """The value of an argument: text as above, a NumPy array or value, or a number, whose type is the parameter's.
 
     Files lie in `folder`; `structs` makes further types by their names. Random are reals in [-1, 1) and whole numbers
     from 0 to 99. Raises UserError for a type that is not known, and for a size, a number or a file that does not fit.

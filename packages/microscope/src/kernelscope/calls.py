@@ -180,7 +180,7 @@ def program_of(
     tolerance: float,
     folder: Path,
 ) -> "Given":
-    """The program that some calls are with what they are given, as of `trace`, which says what is raised."""
+    """The program of some calls with their arguments, as in `trace`, which documents the errors."""
     told = _flat(arguments)
     read = {
         name: read_argument(name, value, folder, SEED, lambda: library.layouts.structs) for name, value in told.items()
@@ -198,7 +198,7 @@ def program_of(
 
 
 class Given(Program):
-    """Launches over arrays that somebody gave, and what is expected of these, if anything is."""
+    """Launches over given arrays, and the expected contents of these, if any."""
 
     def __init__(
         self,
@@ -247,7 +247,7 @@ class Given(Program):
             if at := _first_difference(results[name].view(np.uint8) != self.first[name].view(np.uint8)):
                 at = (*at[:-1], at[-1] // results[name].itemsize)
                 before, after = self.first[name][at], results[name][at]
-                return f"{name} is const, but {_element(name, at)} was {before} and is {after}; nobody may write it"
+                return f"{name} is const, but {_element(name, at)} was {before} and is {after}; no kernel may write it"
         for name, right in self.expect.items():
             if said := self._beside(name, results[name], right):
                 return said

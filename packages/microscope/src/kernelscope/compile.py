@@ -35,7 +35,7 @@ COMPILE = (
     "-Werror=vla",  # CUDA has no arrays of variable length
     f"-ffile-prefix-map={cpp.PACKAGE}={cpp.ANYWHERE}",
 )
-#: What a static libstdc++ brings is hidden: its unique symbols would keep a library loaded that nobody uses any more.
+#: What a static libstdc++ brings is hidden: its unique symbols would keep a library loaded that is no longer used.
 LINK = (
     "-Wl,-z,defs",
     "-Wl,--gc-sections,--undefined=emulator_shared,--undefined=emulator_first",
@@ -57,7 +57,7 @@ TRACED = [
     "--param=tsan-instrument-func-entry-exit=0",
     "--param=tsan-distinguish-volatile=1",
     "-fno-tree-sink",  # a load goes into the `if` that uses it
-    "-fno-tree-dce",  # a load that nobody uses goes
+    "-fno-tree-dce",  # an unused load is removed
     "-fno-tree-dse",  # a store that a later one overwrites goes
     "-fno-tree-loop-im",  # a load of shared memory goes out of the `if` and the loop around it
     "-fno-hoist-adjacent-loads",  # both members are loaded where the source loads one
@@ -82,7 +82,7 @@ TRACED = [
 #: marked, by the scheduler.
 MARKED = "-ftrivial-auto-var-init=pattern"
 
-#: The folders of what a kernel is linked with: the runtime, the tracer, or what stands for it where nobody watches, and
+#: The folders of what a kernel is linked with: the runtime, the tracer, or what stands for it without tracing, and
 #: the interpreter of inline PTX. Each is compiled once for all kernels.
 PARTS = ("runtime", "tracer", "unwatched", "ptx")
 
@@ -119,8 +119,8 @@ def build_traced(kernel: CudaFile, instances: Sequence[str], output: Path | str)
 
 
 def declarations_of(source: CudaFile) -> Declarations:
-    """What a file declares, as `build_traced` sees it. Raises UserError if a file is no text, or the preprocessor
-    fails, or there is no compiler."""
+    """The declarations of a file, as `build_traced` sees them. Raises UserError if a file is no text, or the
+    preprocessor fails, or there is no compiler."""
     return declarations.declarations(_tree(source))
 
 
@@ -172,10 +172,10 @@ def _options(source: CudaFile, flags: Sequence[Any]) -> list[Any]:
 
 
 def missing_checks() -> list[str]:
-    """What traces with this compiler may miss, in a line; usually nothing."""
+    """Faults that traces with this compiler may miss, in a line; usually empty."""
     if cpp.accepts_flag(MARKED):
         return []
-    what = "a read of a variable that nobody set may be missed; set CXX to g++ 12 or newer to find it"
+    what = "a read of an uninitialised variable may be missed; set CXX to g++ 12 or newer to find it"
     return [f"{cpp.version().splitlines()[0]} lacks {MARKED}: {what}"]
 
 
@@ -222,7 +222,7 @@ def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequ
         if elf.runs_first(compiled):
             what = "a variable of the file gets its value by code that runs before any kernel"
             raise UserError(f"{display_path(kernel.path)}: {what}, which CUDA refuses; give it a constant one")
-        variables = Variables.of(read.variables, elf.symbols(compiled))
+        variables = Variables.from_symbols(read.variables, elf.symbols(compiled))
         shared.write_text(variables.assembler(), encoding="utf-8")
         library = Path(folder, output.name)
         try:

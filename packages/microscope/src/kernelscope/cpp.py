@@ -131,7 +131,7 @@ def _kept(path: Path) -> bool:
 
 @cache
 def cache_folder() -> Path:
-    """Where what was compiled is kept for all clones and processes of a user."""
+    """The folder of compiled files, shared by all clones and processes of a user."""
     # A home may be read-only, or not be there.
     of_user = Path(tempfile.gettempdir(), f"kernelscope-{os.getuid()}")
     for place in (os.environ.get("XDG_CACHE_HOME"), "~/.cache", of_user):
@@ -225,7 +225,7 @@ def _asked_once(ask: Callable[..., Answer]) -> Callable[..., Answer]:
 
 @_asked_once
 def version() -> str:
-    """What the compiler says of its version."""
+    """The version of the compiler, as it prints it."""
     return run_compiler(["--version"])
 
 

@@ -58,8 +58,8 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Function:
-    """A __global__ function with its namespaces (`ns::mine`), and what it says in __cluster_dims__ and in
-    __launch_bounds__, if it does."""
+    """A __global__ function with its namespaces (`ns::mine`), and the arguments of its __cluster_dims__ and
+    __launch_bounds__, if any."""
 
     name: str
     template: tuple[Parameter, ...]
@@ -83,8 +83,8 @@ class Variable:
 
 @dataclass(frozen=True)
 class Declarations:
-    """What a file and the files that it includes declare: its functions by name, its variables in their order, and its
-    constants that are whole numbers."""
+    """Declarations of a file and its includes: functions by name, variables in their order, and constants that are
+    whole numbers."""
 
     functions: Mapping[str, Function]
     variables: Sequence[Variable]
@@ -280,7 +280,7 @@ def _calculated(node: ast.AST, names: Mapping[str, int]) -> int:
 
 
 def text_of(node: Node | None) -> str:
-    """What stands in the source, with one blank where it has several or a new line; "" of None."""
+    """The source text with single blanks instead of runs of whitespace; "" for None."""
     return " ".join(node.text.decode().split()) if node and node.text else ""
 
 
@@ -291,7 +291,7 @@ def place_of(tree: Tree, where: Node | int) -> str:
 
 
 def declarators(node: Node) -> list[Node]:
-    """What a declaration declares, one by one: names with `*`, `[4]`, `(int x)` or `= 3`."""
+    """The declarators of a declaration: names with `*`, `[4]`, `(int x)` or `= 3`."""
     return node.children_by_field_name("declarator")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class ElementType:
-    """How numbers of a type are stored.
+    """The storage format of a number type.
 
     `cpp` is the type in C++, `stored` that of an array in memory; bfloat16 is kept as its 16 bits, because CuPy has no
     such type. `header` declares a type that is a class in C++.

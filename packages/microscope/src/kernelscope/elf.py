@@ -54,7 +54,7 @@ def _table(elf: ELFFile) -> SymbolTableSection:
 
 
 def demangled(names: Iterable[str]) -> dict[str, str]:
-    """What symbols are called in C++: `_ZZ5tiledIfLi16EEvPKT_E1s` is `void tiled<float, 16>(float const*)::s`."""
+    """The C++ names of symbols: `_ZZ5tiledIfLi16EEvPKT_E1s` is `void tiled<float, 16>(float const*)::s`."""
     names = list(names)
     command = [tool("c++filt"), "--no-verbose"]
     answer = subprocess.run(command, input="\n".join(names), capture_output=True, encoding="utf-8", check=True).stdout

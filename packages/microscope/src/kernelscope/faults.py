@@ -59,7 +59,7 @@ class Fault:
 
     @property
     def key(self) -> tuple[str, str, int | None]:
-        """What makes two faults one."""
+        """The key under which equal faults are merged."""
         return self.kind, self.file, self.line
 
     def unused(self) -> "Fault":

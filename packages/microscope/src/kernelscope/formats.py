@@ -30,7 +30,7 @@ TABLE = {
 
 @dataclass(frozen=True)
 class Report:
-    """What a trace found: the faults, the columns of traffic.csv, and what the first run left in the arrays.
+    """The result of a trace: faults, the columns of traffic.csv, and the contents of the arrays after the first run.
 
     `title` says what ran in a line, `point` in an object of JSON. As text it is what the command prints.
     """
@@ -79,7 +79,7 @@ def _traffic(report: Report) -> list[str]:
     lines = [report.title]
     for column, words in TABLE.items():
         if column.startswith("flop") and column not in report.traffic:
-            continue  # nobody knows how many
+            continue  # the number is unknown
         value = report.traffic.get(column)
         number = "-" if value is None else f"{value:,d}" if isinstance(value, int) else f"{value:.2f}"
         lines.append(f"  {words:36}{number:>16}")

@@ -41,13 +41,13 @@ class Places:
                 self.callers[int(offset, 16)] = f"{display_path(outer)}:{at}"
 
     def named(self, offset: int) -> str:
-        """The line of an instruction in words: of the kernel, and of the function that it calls."""
+        """The line of an instruction as text: of the kernel, and of the function that it calls."""
         file, line = self.lines[offset]
         own = f"{file}:{line}"
         return f"{self.callers[offset]} ({own})" if offset in self.callers else own
 
     def at(self, offset: int, file: str) -> str:
-        """The place in words, short if it is in `file`."""
+        """The place as text, short if it is in `file`."""
         own, line = self.lines[offset]
         at = f"line {line}" if own == file else f"line {line} of {own}"
         return f"{at} (called at {self.callers[offset]})" if offset in self.callers else at

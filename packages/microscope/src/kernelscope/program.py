@@ -81,7 +81,7 @@ class Program:
         return {operand.name: arrays[operand.name].copy() for operand in self.operands}
 
     def wrong(self, results: Arrays) -> str:
-        """What is wrong about a result, "" if nothing is."""
+        """The error in a result; "" if it is correct."""
         return ""
 
     def why(self, results: Arrays) -> tuple[str, int | None]:

@@ -1,4 +1,4 @@
-"""Inline PTX for g++: `asm` statements become calls of the interpreter in kernels/emulator/ptx.
+"""Inline PTX for g++: `asm` statements become calls of the interpreter in cuda/ptx.
 
 The text is rewritten after the preprocessor, so that macros may make the statements. Its line markers keep the names of
 files and the numbers of lines.

@@ -46,7 +46,7 @@ class Variables:
     dynamic: Sequence[str] = ()
 
     @classmethod
-    def of(cls, declared: Sequence[Variable], symbols: Sequence[Symbol]) -> "Variables":
+    def from_symbols(cls, declared: Sequence[Variable], symbols: Sequence[Symbol]) -> "Variables":
         """Those of an object file, by its symbols and by what its source declares. Raises UserError for a __shared__
         variable with an initial value."""
         shared = {symbol.name: symbol for symbol in symbols if symbol.thread_local}

@@ -30,7 +30,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name in messages."""
         return self.called or self.path.stem
 
     @property

@@ -72,7 +72,7 @@ class Tracer:
         self.together = False  # whether the blocks of a program wait for each other, so that they run at the same time
         self.way = ASCENDING  # how the last run was ordered
         self.emulator = Emulator(library)
-        # Nothing is counted of constant memory, and nobody writes it.
+        # Constant memory is not counted, and no kernel writes it.
         self.variables = self.emulator.written
         self.places = Places(library, source.path)
         kinds, self.cases, self.ways = (self.emulator.text(f"tracer_{n}").split() for n in ("kinds", "cases", "ways"))

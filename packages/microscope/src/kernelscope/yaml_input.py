@@ -58,7 +58,7 @@ def _error(problem: str, node: Any) -> yaml.MarkedYAMLError:
 
 
 def read_yaml(path: Path | str) -> Any:
-    """What a YAML file holds.
+    """Read a YAML file.
 
     Raises UserError with one line if it cannot be read: `path:line: what is wrong; what to look for`.
     """

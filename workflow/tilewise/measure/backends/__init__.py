@@ -13,7 +13,7 @@ from tilewise.study.verify import Check
 
 @dataclass(frozen=True)
 class Setting:
-    """Where jobs run: the device, the config, and the folder for the files of whatever times them."""
+    """The setting of jobs: the device, the config, and the folder for the timer's files."""
 
     device: Device
     config: Mapping[str, Any]

@@ -200,7 +200,7 @@ class Backend:
         return reject_impossible(row, measured | {"timed_s": spent}, job.kernel, job.point, self.device.gpu)
 
     def _launched(self, job: Job, state: Any, operands: Operands, results: Samples) -> Row:
-        """Time a job whose output nobody looks at."""
+        """Time a job without checking its output."""
         operands.prepare(job.point.dtype, *job.point.shape.values())
         launch, facts, _kept = bound(job, operands.A, operands.B, operands.C)
         launch(0)

@@ -33,7 +33,7 @@ Loop = Callable[[np.ndarray, np.ndarray], np.ndarray | None]
 
 
 class Multiplier(Protocol):
-    """What multiplies: a GPU."""
+    """A GPU that multiplies matrices."""
 
     @property
     def xp(self) -> Any:

@@ -37,11 +37,11 @@ class Method:
         return []
 
     def settings(self, config: Mapping[str, Any], backend: str) -> Any:
-        """What of the config its rows depend on, in addition to what every point does, on such a backend."""
+        """Config values on which its rows depend, in addition to those of every point, on such a backend."""
         return None
 
     def asks(self, kernel: Kernel) -> Any:
-        """What of a kernel's entry its rows depend on, in addition to how the kernel runs."""
+        """Values of a kernel's entry on which its rows depend, in addition to how the kernel runs."""
         return None
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:

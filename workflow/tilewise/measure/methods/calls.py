@@ -25,7 +25,7 @@ class Calls(Method):
     name = "calls"
 
     def sources(self) -> list[Path]:
-        """What decides which kernel is called, and every kernel that may be."""
+        """Files that decide the choice of the kernel, and every kernel that may be chosen."""
         decide = [KERNELS / "registry.yaml", KERNELS / "tuned.yaml", *sorted(RECORDED.glob("*/measurements.csv"))]
         return [*decide, *sorted(KERNELS.glob("ladder/*.cu")), *sorted(KERNELS.glob("include/*.cuh"))]
 

@@ -83,7 +83,7 @@ def _refused(job: Job, built: Built, limits: Mapping[str, Any]) -> Row | None:
 
 
 def contest(point: Point) -> Contest:
-    """What a variant competes for at a point."""
+    """The contest of a variant at a point."""
     return point.kernel, point.dtype, tuning.shape_class(point.shape)
 
 

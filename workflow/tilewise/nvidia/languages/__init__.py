@@ -18,7 +18,7 @@ from tilewise.study.kernel import LANGUAGES, Kernel, Kind, Language
 
 @dataclass(frozen=True)
 class Compiler:
-    """What compiles the kernels of a kind.
+    """A compiler of the kernels of one kind.
 
     `others` are the packages that it needs besides the language's own, `module` is what the compiler imports. The
     `extra` has all packages.
@@ -51,7 +51,7 @@ class Compiler:
         return f"{self.language.package} {_version(self.language.package)}"
 
     def missing(self) -> str:
-        """Why its kernels cannot be compiled here; empty if they can."""
+        """The reason why its kernels cannot be compiled here; empty if they can."""
         absent = next((package for package in self.packages if not _version(package)), "")
         return absent and (
             f"the Python package {absent} is missing: {self.install}, then run with `--forcerun measure`"
