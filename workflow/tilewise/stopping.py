@@ -1,12 +1,17 @@
 """Ctrl-C, SIGTERM and SIGHUP end a run of Snakemake alike: its jobs end at once; the same command continues it."""
 
 import contextlib
+import os
 import signal
+import sys
+import threading
 from typing import Any
 
 import psutil
 from snakemake.shell import shell
 
+#: So long a run may take to end after a signal: the time that Slurm needs to cancel jobs.
+END_S = 15
 #: The signals that asked this process to stop.
 _received: list[int] = []
 
@@ -33,8 +38,23 @@ def _stop(number: int, frame: Any) -> None:
     """Forward the signal to all running jobs; on a second signal, kill them."""
     first = not _received
     _received.append(number)
+    _end_children(kill=not first)
+    if first:
+        # The exception may meet Snakemake within a lock of its log, whose thread then never ends.
+        timer = threading.Timer(END_S, _exit, [128 + number])
+        timer.daemon = True
+        timer.start()
+        raise SystemExit(128 + number)
+
+
+def _end_children(kill: bool) -> None:
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            child.terminate() if first else child.kill()
-    if first:
-        raise SystemExit(128 + number)
+            child.kill() if kill else child.terminate()
+
+
+def _exit(status: int) -> None:
+    """End this process, whatever its threads do."""
+    _end_children(kill=True)
+    print("stopped; the same command continues this run", file=sys.stderr, flush=True)
+    os._exit(status)
