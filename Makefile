@@ -46,7 +46,7 @@ lint: $(VENV)/test$(EXTRAS) ## check style, types and workflow
 	$(call step,ruff format,python -m ruff format --check .)
 	$(call step,snakefmt,python -m snakefmt --check Snakefile workflow/Snakefile workflow/rules)
 	$(call step,mypy,python -m mypy)
-	$(call step,import-linter,PYTHONPATH=workflow:packages/microscope/src lint-imports)
+	$(call step,import-linter,PYTHONPATH=workflow lint-imports)
 	$(call step,clang-format,find $(emulator) kernels/cpu_cache -type f ! -name '*.md' ! -name '*.def' ! -name '*.txt' ! -name '.*' | xargs $(clang-format) --dry-run --Werror)
 	$(call step,clang-tidy,ls $(tidied) | xargs -n 4 -P "$$(nproc)" $(clang-tidy) --quiet)
 	$(call step,snakemake --lint,python -m snakemake --lint --cores 1)

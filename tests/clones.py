@@ -18,7 +18,7 @@ COPIED += ["pyproject.toml"]
 
 def package_path(folder):
     """The PYTHONPATH by which the packages of a clone are found."""
-    return f"{folder}/workflow:{folder}/packages/microscope/src"
+    return f"{folder}/workflow"
 
 
 def copy_repository(folder, recorded=True):
@@ -31,7 +31,7 @@ def copy_repository(folder, recorded=True):
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns(*left_out))
+            shutil.copytree(source, folder / name, symlinks=True, ignore=shutil.ignore_patterns(*left_out))
         elif source.exists():
             shutil.copy(source, folder / name)
     return folder
