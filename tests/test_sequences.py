@@ -263,8 +263,10 @@ class Sequences(stateful.RuleBasedStateMachine):
         (clone / "kill").unlink(missing_ok=True)
         what = f"{command}\n{said}"
         assert "Traceback" not in said and said.strip(), what
+        # After another probe the tasks' jobs run, and take the rows from their journals, which these jobs lack.
+        probed = any(rule == "probe" for rule, _, _ in jobs)
         for rule, made, outputs in jobs:
-            if rule in ("measure", "measure_tune"):
+            if rule in ("measure", "measure_tune") and not probed:
                 output = outputs.split()[0]
                 finished = all(map(measured.get, outputs.split()))
                 assert not (finished and measured[output] == made), f"{output} is measured again: {what}"

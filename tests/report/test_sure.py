@@ -110,6 +110,7 @@ def test_lines_explain_why_the_shape_of_a_block_matters(gpu):
     traffic, rows = [], naive_square(gpu)
     for x, lines in ((8, 5), (16, 3), (128, 2)):
         row = dict.fromkeys(gpu.facts["traffic"]) | {"kernel": "naive", "dtype": "float", "n": 256, "p": 256, "m": 256}
+        row["padded_multiply_adds"] = 256.0**3
         row |= {"block_x": x, "block_y": 1024 // x, "global_load_requests": 2 * 256**3 // 32}
         traffic.append(row | {"global_load_lines": lines * 256**3 // 32, "global_load_sectors": 5 * 256**3 // 32})
     table = pd.DataFrame(traffic).astype(gpu.facts["traffic"].dtypes)
@@ -270,7 +271,11 @@ def test_the_curve_of_tiles_per_block(gpu):
         dict.fromkeys(gpu.facts["counters"])
         | {"platform": "nvidia-h200", "kernel": "multi_tile", "dtype": "float", "n": 8192, "p": 8192, "m": 8192}
         | {"block_x": 32, "block_y": 32, "tile": 32, "ntb": ntb}
-        | {"shared_load_wavefronts": round(passes * work), "shared_store_wavefronts": 0}
+        | {
+            "shared_load_wavefronts": round(passes * work),
+            "shared_store_wavefronts": 0,
+            "padded_multiply_adds": 8192.0**3,
+        }
         for ntb, passes in ((1, 1.5), (7, 1.125))
     ]
     held = dict.fromkeys(gpu.facts["occupancy"]) | {"platform": "nvidia-h200", "kernel": "multi_tile", "tile": 32}
