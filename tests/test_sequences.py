@@ -395,7 +395,7 @@ def sequences(tmp_path_factory):
         yield type("Sequences", (Sequences,), {"places": places, "fresh": fresh, "snapshots": snapshots, "files": {}})
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_any_sequence_of_commands_keeps_its_promises(sequences):
     settings = hypothesis.settings(
         max_examples=TRIED or 200,
