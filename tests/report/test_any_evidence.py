@@ -108,7 +108,7 @@ def change(folder, generator, *changes):
 
 
 def lose(folder, generator):
-    """Remove some tables of a recorded run: a study with fewer tasks, or counters that nobody read."""
+    """Remove some tables of a recorded run: a study with fewer tasks, or one without hardware counters."""
     for path in sorted(folder.rglob("*.csv")):
         if generator.random() < 0.15:
             path.unlink()

@@ -67,8 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def trace(options: argparse.Namespace, given: dict[str, int]) -> tuple[list[str], int]:
     """The faults and the traffic of a kernel as lines, and 1 if there is a fault, else 0."""
-    is_call = options.file.suffix in (".yaml", ".yml") or any(getattr(options, name) for name in cli.DESCRIBING)
-    return cli.run_trace(options, lambda: _call(options, given) if is_call else _product(options, given))
+    return cli.run_trace(options, lambda: _call(options, given) if cli.is_meant(options) else _product(options, given))
 
 
 def _call(options: argparse.Namespace, given: dict[str, int]) -> Report:

@@ -18,7 +18,7 @@ from kernelscope.errors import MachineError, UserError
 from kernelscope.files import atomic_path, digest
 from kernelscope.limits import DEFAULT_SHARED_BYTES
 from kernelscope.shared_memory import Variables, static_shared_bytes
-from kernelscope.sources import EMULATOR, EMULATOR_HEADERS, HOST_HEADERS, CudaFile, code_of, emulator_files
+from kernelscope.sources import EMULATOR, EMULATOR_HEADERS, HOST_HEADERS, PACKAGE, CudaFile, code_of, emulator_files
 from kernelscope.struct_layouts import Layouts, layouts
 
 #: Sections, so that the linker drops kernels that are never launched and their shared memory with them.
@@ -33,7 +33,7 @@ COMPILE = (
     "-ftrack-macro-expansion=0",  # a message names the line that uses a macro
     "-fno-exceptions",
     "-Werror=vla",  # CUDA has no arrays of variable length
-    f"-ffile-prefix-map={cpp.PACKAGE}={cpp.ANYWHERE}",
+    f"-ffile-prefix-map={PACKAGE}={cpp.ANYWHERE}",
 )
 #: What a static libstdc++ brings is hidden: its unique symbols would keep a library loaded that is no longer used.
 LINK = (
@@ -202,7 +202,7 @@ def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequ
             read = declarations.declarations(tree_of(kernel, own))
             # The sanitizers name places by the names of line markers, which -ffile-prefix-map leaves alone.
             text = cpp.preprocess(_wrapper(kernel, instances, read), own)
-            for place, sign in ((cpp.PACKAGE, cpp.ANYWHERE), (Path.cwd(), cpp.HERE)):
+            for place, sign in ((PACKAGE, cpp.ANYWHERE), (Path.cwd(), cpp.HERE)):
                 text = re.sub(rf'^(# \d+ "){re.escape(str(place))}/', rf"\1{sign}/", text, flags=re.MULTILINE)
             has_ptx = any(ptx.ASM.search(code_of(path)) for path in kernel.files)
             objects += [own_object("ptx")] if has_ptx else []

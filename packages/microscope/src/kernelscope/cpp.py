@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from kernelscope.errors import MachineError, UserError
 from kernelscope.files import refusal, take_lock
+from kernelscope.sources import PACKAGE
 
 Answer = TypeVar("Answer")
 #: The flags of every library; NVRTC's default is C++17 too. `#pragma unroll` belongs to CUDA; g++ does not know it.
@@ -46,7 +47,6 @@ TOOLS = ("addr2line", "c++filt")
 #: library serves every clone and every installation.
 ANYWHERE = "/kernelscope/package"
 HERE = "/kernelscope/here"
-PACKAGE = Path(__file__).resolve().parent
 
 
 def compile_library(text: str, output: Path | str, flags: Iterable[Any] = ()) -> Path:
