@@ -26,10 +26,10 @@ JOB = """
 rule=$1 params=$2 outputs=$3; shift 3
 made=$(for file in "$@"; do printf '%s %s\\n' "$(sha256sum <"$file" | cut -c1-64)" "$file"; done)
 key=$(printf '%s\\n' "$rule $params" "$made" | sha256sum | cut -c1-64)
-status=ok; if grep -qs incorrect /dev/null "$@"; then status=incorrect; fi
+status=ok; if grep -qs ,incorrect, /dev/null "$@"; then status=incorrect; fi
 case $rule in
   outcome_of_task) status=ok
-    for file in "$@"; do if grep -qs incorrect "${file%/*/*}/tasks/${params% *}.csv"; then status=incorrect; fi; done;;
+    for file in "$@"; do if grep -qs ,incorrect, "${file%/*/*}/tasks/${params% *}.csv"; then status=incorrect; fi; done;;
 esac
 case "$rule $params" in outcome*True) [ $status = ok ] || exit 1;; esac
 mkdir -p results/.made
@@ -59,7 +59,7 @@ KERNEL = {
 }
 REGISTRY = {"plain": {"title": "own", **KERNEL}, "tuned": {"title": "tuned", **KERNEL, "space": {"tile": [8, 16]}}}
 SOURCE = """#include "own.cuh"
-// kernel: right
+// kernel: ,right,
 template <typename T, int TILE> __global__ void plain(const T* A, const T* B, T* C, int n, int p, int m) {}
 template <typename T, int TILE> __global__ void tuned(const T* A, const T* B, T* C, int n, int p, int m) {}
 """
@@ -88,7 +88,7 @@ EDITS = {
     "a second platform": (CONFIG, "{here: {backend: gpu}}", "{here: {backend: gpu}, there: {backend: emulator}}"),
     "strict": (CONFIG, "strict: false", "strict: true"),
     "a kernel": ("kernels/own.cu", "// kernel:", "// the kernel:"),
-    "a fault": ("kernels/own.cu", "right", "incorrect"),
+    "a fault": ("kernels/own.cu", ",right,", ",incorrect,"),
     "a header": ("kernels/own.cuh", "// header", "// the header"),
     "a section": ("report/sections/report/00-answer.md", "{% set", "{# edited #}{% set"),
     "an upgrade": ("workflow/tilewise/explain/number_format.py", "digits", "figures"),
@@ -395,7 +395,7 @@ def sequences(tmp_path_factory):
         yield type("Sequences", (Sequences,), {"places": places, "fresh": fresh, "snapshots": snapshots, "files": {}})
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_any_sequence_of_commands_keeps_its_promises(sequences):
     settings = hypothesis.settings(
         max_examples=TRIED or 200,
