@@ -174,13 +174,13 @@ mine:
   kind: cuda
   source: mine.cu
   dtypes: [float]
-  parameters: [blocks]
+  parameters: [wave]
   workspaces: {turned: {shape: [m, p], dtype: dtype}}
   function: mine
   template: []
   cooperative: true
   block: [256]
-  grid: [blocks]
+  grid: [wave]
   arguments: [A, B, C, turned, n, p, m]
 """
 
@@ -190,7 +190,7 @@ def test_a_cooperative_launch_meets_as_one_grid_and_is_refused_if_it_is_larger_t
     (tmp_path / "registry.yaml").write_text(ONE_GRID_ENTRY)
     kernels = registry.load(tmp_path)
     rows = run(
-        [point("t", "mine", "float", 137, 64, 141, blocks=count) for count in (gpu.numbers()["sms"], 4096)], kernels
+        [point("t", "mine", "float", 137, 64, 141, wave=count) for count in (gpu.numbers()["sms"], 4096)], kernels
     )
     assert rows.status.tolist() == ["ok", "invalid_launch"], rows.message.tolist()
     assert rows.time_ms[0] > 0 and "COOPERATIVE_LAUNCH_TOO_LARGE" in rows.message[1]

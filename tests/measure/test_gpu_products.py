@@ -62,8 +62,6 @@ RUNG_SHAPES = [
     (4100, 20, 3076),
     (997, 1009, 1013),
 ]
-#: Parts of 22 bits, or sums of bfloat16 parts, are not within float's bound for sums of so few products.
-FLOAT_FROM_SHORT = {"float_from_half": 4, "float_from_bf16": 3, "three_tf32": 4}
 
 
 def test_every_rung_is_right_on_ragged_shapes_as_it_is_tuned(work, config, kernels):
@@ -83,12 +81,8 @@ def test_every_rung_is_right_on_ragged_shapes_as_it_is_tuned(work, config, kerne
     answers = dict(measure.run_jobs(asked.jobs(), asked.device, asked.config, asked.samples, "screen"))
     rows = columns.frame(list(answers.values()), "measurements", asked.parameters)
     assert len(rows) == len(points)
-    too_short = rows.p < rows.kernel.map(FLOAT_FROM_SHORT).where(rows.dtype == "float").fillna(0)
-    too_short |= (rows.moduli == 13) & (rows.p < 32)  # each operand keeps 48 bits or so, which only long sums hide
-    wrong = rows[(rows.status != "ok") & ~too_short]
+    wrong = rows[rows.status != "ok"]
     assert wrong.empty, wrong[["kernel", "dtype", "n", "p", "m", "status", "message"]].to_string()
-    assert set(rows.status[too_short]) <= {"ok", "incorrect"}
-    assert set(rows.status[too_short & (rows.n == 1021)]) == {"incorrect"}, "a million sums of one product"
 
 
 #: A batch and its ragged shape; rows of 16 B and of others, tiles that end in the middle of a matrix.
