@@ -1,7 +1,7 @@
 """Perturb inputs and outputs between timed runs, so that a kernel cannot reuse earlier results.
 
 A kernel that keeps C, skips what it did before, or relies on what its last run left in a workspace is right when it is
-verified and fast when it is timed. So between timed runs, at random moments, something changes: an element of A or B,
+verified and fast when it is timed. So between timed runs, at random moments, something changes: a few elements of A or B,
 with C left as it was, or all of them, or C, the workspaces, the addresses. The next product is then verified, on rows
 and columns that are chosen after the run. The same code for NumPy arrays and, on a GPU, for CuPy's.
 """
@@ -20,11 +20,12 @@ from tilewise.study.precision import PRECISIONS, bytes_of_product, result_of
 
 #: What an array that holds no result yet is filled with: NaN in every floating-point type.
 BLANK = 0xFF
-#: Rows, and columns, of a product that are verified, one of which the change concerns.
+#: Rows, and columns, of a product that are verified; they include those that the change concerns. Up to so many elements
+#: change at once.
 LINES = 3
-#: Single elements of A, and of B, that change before other changes come again: a kernel that compares a share f of its
-#: operands with those of its last run is not found with the probability of f to this power, squared.
-SINGLE = 4
+#: Changes of a few elements of A, and as many of B, before other changes come again: a kernel that compares a share f of
+#: its operands with those of its last run is not found with a probability of at most f to this power, squared.
+FEW_CHANGED = 4
 #: Products of up to so many multiply-adds are verified whole, of a batch of up to so many.
 SMALL, SMALL_BATCH = 1 << 22, 8
 #: Elements of a matrix that are converted to float64 at once.
@@ -39,7 +40,7 @@ FURTHER, SHORT_S = 2, 0.01
 
 @dataclass(frozen=True)
 class Change:
-    """What changes before a run. operands: "" (nothing), "A" or "B" (one element), "all"; output: what C is overwritten
+    """What changes before a run. operands: "" (nothing), "A" or "B" (a few elements), "all"; output: what C is overwritten
     with, "" (nothing), "NaN", "zeros" or "plausible" numbers, whole or in `part`; whether the workspaces are
     overwritten; whether the arrays are `moved` to other addresses."""
 
@@ -51,7 +52,7 @@ class Change:
 
     def __str__(self) -> str:
         """In words, after "after"."""
-        words = [f"a change of {'all operands' if self.operands == 'all' else f'an element of {self.operands}'}"]
+        words = [f"a change of {'all operands' if self.operands == 'all' else f'elements of {self.operands}'}"]
         words = words if self.operands else []
         words += [f"{self.output} in {'a part of ' * self.part}C"] if self.output else []
         words += ["workspaces overwritten"] * self.workspaces + ["arrays at other addresses"] * self.moved
@@ -71,7 +72,7 @@ def deck(chance: random.Random) -> list[Change]:
         return word if part() else ""
 
     found = [
-        *[Change("A"), Change("B")] * SINGLE,
+        *[Change("A"), Change("B")] * FEW_CHANGED,
         Change("all"),
         Change(output=output(), part=True),
         Change(output=output()),
@@ -202,7 +203,8 @@ class Arrays:
         if change.operands == "all":
             self.use(1 - self.number)
         elif change.operands:
-            self._replace("AB".index(change.operands))
+            for _ in range(self.chance.randint(1, LINES)):
+                self._replace("AB".index(change.operands))
         if change.output:
             self._overwrite(change.output, change.part, finite)
         if change.workspaces and spaces:
@@ -213,7 +215,7 @@ class Arrays:
         """Change an element of A (0) or B (1), by more than storing C hides, but by little more: a much larger
         one would make the errors of its row larger, too."""
         dtype, n, p, m, _ = self.shape
-        rows, columns, matrix = self._concerned
+        rows, columns, matrix = self._concerned  # all in one matrix of a batch
         precision, sets, arrays = PRECISIONS[dtype], self.sets[self.number], (self.A, self.B)
         height, width = ((n, p), (p, m))[which]
         hidden = precision.result_roundoff * p**0.5  # by storing the result; the usual error hides no element

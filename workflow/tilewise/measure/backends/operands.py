@@ -87,7 +87,7 @@ def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, 
 
 
 def perturbed(job: Job, launch: Callable[[int], None], operands: Operands, spaces: Sequence[Any]) -> Perturbed:
-    """A launch with perturbations, which end before the next run begins."""
+    """A launch with perturbations, which a second stream makes and which end before the next run begins."""
     launches, rooms = [launch], [spaces]
     if len(operands.places) > 1:
         try:
@@ -99,8 +99,11 @@ def perturbed(job: Job, launch: Callable[[int], None], operands: Operands, space
             rooms.append(others)
             elsewhere(0)  # a library may load something for arrays that it has not seen, for which NVBench cannot wait
 
+    second = cupy.cuda.Stream(non_blocking=True)
+
     def perturb(change: Change) -> None:
-        operands.perturb(change, rooms, job.kernel.reads_c)
+        with second:
+            operands.perturb(change, rooms, job.kernel.reads_c)
         runtime.deviceSynchronize()
 
     def check() -> verify.Check:
