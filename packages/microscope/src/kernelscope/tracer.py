@@ -7,6 +7,7 @@ launches of a program is summed.
 import contextlib
 import ctypes
 import dataclasses
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -77,6 +78,8 @@ class Tracer:
         self.places = Places(library, source.path)
         kinds, self.cases, self.ways = (self.emulator.text(f"tracer_{n}").split() for n in ("kinds", "cases", "ways"))
         self.kinds = [FaultKind[name.upper()] for name in kinds]
+        #: Local variables without a value: name, file, line, and whether a register holds it.
+        self.unset: list[list[Any]] = json.loads(self.emulator.text("emulator_unset"))
         self.emulator.library.tracer_traffic.restype = ctypes.POINTER(Traffic)
         self.emulator.library.tracer_faults.restype = ctypes.POINTER(RawFault)
 
@@ -184,6 +187,15 @@ class Tracer:
         if not wrong or found or program.wrong(self.results):
             return found
         return [Fault(program.kind, display_path(self.source.path), None, wrong + because)]
+
+    def run_once(self, program: Program, like: "Tracer") -> Arrays:
+        """What a run in ascending order leaves, with cells and blocks as those of the last trace by `like`; empty if
+        it does not come to its end."""
+        self.emulator.silent = True
+        self.together = like.together
+        with self._allocated(program, like.unit) as arrays:
+            self._run_in_some_order(program, arrays, ASCENDING, Watching())
+            return program.results(arrays) if self.ended else {}
 
     def count(self, program: Program, kinds: Mapping[Three, int]) -> Row:
         """The row of a program by one block of each of its `kinds`, a dict from the block to their number; by all
