@@ -142,6 +142,11 @@ def constant_stores(source: CudaFile) -> set[tuple[str, int]]:
     return declarations.constant_stores(_tree(source))
 
 
+def unused_exchanges(source: CudaFile) -> set[tuple[str, int]]:
+    """File and number of each line with an atomic exchange whose result nothing uses."""
+    return declarations.unused_exchanges(_tree(source))
+
+
 def _tree(source: CudaFile) -> Tree:
     try:
         return tree_of(source, _options(source, _traced()))

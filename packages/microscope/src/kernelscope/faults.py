@@ -20,6 +20,8 @@ from kernelscope.sources import EMULATOR
 
 #: Workers of these numbers and more are no threads, as in_words of the tracer has it.
 THREADS = 1024
+#: The cases of a race by a load and a later store, both volatile or atomic.
+LOST_UPDATES = ("lost_update", "lost_swap")
 #: How the tracer writes the place of an instruction into a text.
 _OFFSET = re.compile(r"\x01([0-9a-f]+)\x01")
 
@@ -124,6 +126,14 @@ class Words:
             return f"{self.access(fault)} of shared memory, where the mbarrier made at {at} is still in use"
         if self.case(fault) == "marked":
             return f"{self.access(fault)}, which {at} reads as what no thread writes (__ldg, ld.global.nc)"
+        if self.case(fault) in LOST_UPDATES:
+            own = self.places.at(fault.meeting_pc, self.places.lines[fault.pc][0])
+            memory = "shared" if fault.space else "global"
+            other = f"{self.name_thread(fault.other_thread)} of {self.name_block(fault.other_block)}"
+            return (
+                f"{self.access(fault)} of {memory} memory after the load at {own}, and {other}, which nothing orders, "
+                f"writes it at {at} in between: that update is lost; use one atomic operation, or a lock"
+            )
         other, why = self.name_worker(fault.other_thread), "with no __syncthreads() between"
         if fault.other_thread >= THREADS:
             why = "and nothing waits for that"
@@ -140,6 +150,11 @@ class Words:
         return f"{self.race(fault)}, whatever the data, so that nothing depends on who is last"
 
     def unordered(self, fault: RawFault) -> str:
+        if self.case(fault) in LOST_UPDATES:
+            return (
+                f"{self.access(fault)} after a load: another thread may write it in between, whose update is then lost;"
+                " the grid is too large to try that"
+            )
         return f"{self.race(fault)}; both are volatile or atomic, so it is no race, but either may come first"
 
     def lacking(self, fault: RawFault) -> str:

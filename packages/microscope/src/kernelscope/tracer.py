@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from kernelscope.compile import constant_stores, declarations_of
+from kernelscope.compile import constant_stores, declarations_of, unused_exchanges
 from kernelscope.counts import Row, Traffic, counts
 from kernelscope.cpp import display_path
 from kernelscope.emulator import ASCENDING, Emulator, Order, fits_together, stop_message
 from kernelscope.errors import UserError
 from kernelscope.fault_kinds import FaultKind
-from kernelscope.faults import Fault, RawFault, Words, offsets_in
+from kernelscope.faults import LOST_UPDATES, Fault, RawFault, Words, offsets_in
 from kernelscope.launch import Three
 from kernelscope.places import Places
 from kernelscope.program import Arrays, Operand, Program, check_memory
@@ -87,6 +87,10 @@ class Tracer:
     def _constant_stores(self) -> set[tuple[str, int]]:
         return constant_stores(self.source)
 
+    @cached_property
+    def _unused_exchanges(self) -> set[tuple[str, int]]:
+        return unused_exchanges(self.source)
+
     def trace(self, program: Program, blocks: Iterable[Three] = (), stop: bool = False) -> tuple[Row, list[Fault]]:
         """Run a program under every schedule; returns (row of traffic.csv as a dict, list of Faults).
 
@@ -117,6 +121,7 @@ class Tracer:
             self.results = {}
             again: list[Fault] = []
             row: Row = {}
+            suspected: dict[Any, Fault] = {}
             faults: dict[Any, Fault] = dict(self._too_aligned(program))
             for name, order in SCHEDULES.items():
                 self._run_in_some_order(program, arrays, order, Watching(counting=not row, stop=stop), blocks)
@@ -124,6 +129,7 @@ class Tracer:
                 if finest < self.unit:
                     return row, [], finest
                 found, stopped = self._faults(program), self._stopped(program)
+                suspected |= {fault.key: fault for fault in self._faults(program, updates=True)}
                 for fault in found:
                     faults.setdefault(fault.key, fault)
                 if stopped:  # what was counted up to there says nothing
@@ -142,6 +148,9 @@ class Tracer:
                         continue  # outside a shared array there is something else where the arrays lie apart
                     kind, text, count = differs
                     faults.setdefault(kind, Fault(kind, display_path(self.source.path), None, text, count=count))
+            if suspected and self.results:
+                suspected = self._updates(program, arrays, suspected)
+                faults = suspected | faults
             faults |= {fault.key: fault for fault in again if fault.key not in faults}
             # What is written at the same time is not yet written in some order of the threads, nor always one value.
             races = {(fault.file, fault.line) for fault in faults.values() if fault.kind == FaultKind.RACE}
@@ -167,6 +176,17 @@ class Tracer:
         if not wrong and others and not self._depends(program, arrays, set(faults)):
             return {key: fault.unused() if fault.by_effect else fault for key, fault in faults.items()}
         return faults
+
+    def _updates(self, program: Program, arrays: Arrays, suspected: dict[Any, Fault]) -> dict[Any, Fault]:
+        """The Faults of a run in which all blocks run at the same time, and each thread lets the others run before it
+        stores what it may have made of an earlier load. If the grid is too large for that, what is `suspected`."""
+        if not all(map(fits_together, program.launches)):
+            return suspected
+        self.emulator.library.tracer_interleave(ctypes.c_int(1))
+        program.fill(arrays)
+        self._run(program, arrays, Order(together=True), Watching())
+        self.emulator.library.tracer_interleave(ctypes.c_int(0))
+        return {fault.key: fault for fault in self._faults(program, updates=True)}
 
     def _again(self, program: Program, arrays: Arrays, known: set[Any]) -> list[Fault]:
         """The Faults of a second launch, which finds what the run before left in the program's arrays and the kernel's
@@ -355,8 +375,8 @@ class Tracer:
                     file, line = next(places, (display_path(self.source.path), None))
                     yield array.name, Fault(FaultKind.MISALIGNED, file, line, text)
 
-    def _faults(self, program: Program) -> list[Fault]:
-        """The Faults of the last run, those of one kind and line joined."""
+    def _faults(self, program: Program, updates: bool = False) -> list[Fault]:
+        """The Faults of the last run, those of one kind and line joined: of lost `updates`, or all others."""
         arrays, bits = list(program.operands), np.dtype(f"V{program.itemsize}")
         for variable in self.variables:
             shape = (-(-variable.size // bits.itemsize),) if variable.size > bits.itemsize else ()
@@ -364,13 +384,17 @@ class Tracer:
             arrays.append(Operand(variable.name.rsplit("::", 1)[-1], "", bits, shape, True))
         number = ctypes.c_int()
         pointer = self.emulator.library.tracer_faults(ctypes.byref(number))
-        reported = pointer[: number.value] if number.value else []
+        reported = [
+            raw for raw in pointer[: number.value] if (self.cases[raw.which] in LOST_UPDATES) == updates
+        ] if number.value else []
         self.places.look_up({offset for raw in reported for offset in offsets_in(raw)})
         found: dict[Any, Fault] = {}
         for raw in reported:
             launch = program.launches[raw.launch]
             words = Words(launch, arrays, self.emulator.shared_of(launch), self.places, self.cases, program.itemsize)
             fault = words.fault(raw, self.kinds[raw.kind])
+            if self.cases[raw.which] == "lost_swap" and (fault.file, fault.line) not in self._unused_exchanges:
+                continue
             if raw.same_value and (fault.file, fault.line) in self._constant_stores:
                 fault = words.fault(raw, FaultKind.SAME_VALUE)
             first = found.setdefault(fault.key, fault)
