@@ -48,24 +48,24 @@ __global__ void set_by_a_branch(const float* in, half* halves)
     if (in[threadIdx.x % 64] >= 0) value = 1;
     halves[threadIdx.x] = value;
 }
-__global__ void set_by_a_branch_faulty(const float* in, half* halves)
+__global__ void set_by_a_branch_faulty(const float* in, float* out)
 {
     float value;  // FAULT
     if (in[threadIdx.x % 64] >= 8) value = 1;
-    halves[threadIdx.x] = __float2half(value);
+    out[threadIdx.x] = value;
 }
 __global__ void decides_a_branch(const float* in, int* found)
 {
     bool positive = false;
     for (int i = 0; i < 4; ++i)
-        if (in[i] > 5) positive = true;
+        if (in[i] > 50) positive = true;
     found[threadIdx.x] = positive ? 1 : 2;
 }
 __global__ void decides_a_branch_faulty(const float* in, int* found)
 {
-    unsigned positive;  // FAULT
+    int positive;  // FAULT
     for (int i = 0; i < 4; ++i)
-        if (in[i] > 5) positive = 1;
+        if (in[i] > 50) positive = 1;
     found[threadIdx.x] = positive ? 1 : 2;
 }
 

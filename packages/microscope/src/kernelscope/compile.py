@@ -137,9 +137,9 @@ def functions(source: CudaFile) -> Mapping[str, Function]:
     return declarations.declarations(tree).functions
 
 
-def constant_stores(source: CudaFile) -> set[tuple[str, int]]:
-    """File and number of each line that assigns nothing but a literal."""
-    return declarations.constant_stores(_tree(source))
+def assignments(source: CudaFile) -> dict[tuple[str, int], bool]:
+    """Whether it assigns nothing but a literal, by file and number of each line that assigns."""
+    return declarations.assignments(_tree(source))
 
 
 def unused_exchanges(source: CudaFile) -> set[tuple[str, int]]:

@@ -9,13 +9,15 @@ _MARKS = re.compile(r'\[([^\[\]\n]+):(\d+):\d+\] (\S+) = \.DEFERRED_INIT \([^"\n
 
 
 def marked_variables(dump: str) -> list[list[Any]]:
-    """Name, file, line, and whether a register holds it, of each variable that g++ marks, from its dump of a
-    translation unit; none of a register that nothing reads."""
-    found: dict[tuple[str, str, int, bool], None] = {}
-    for file, line, target, name in _MARKS.findall(dump):
-        in_register = bool(re.fullmatch(r"\w+_\d+(?:\(D\))?", target))
-        if not in_register or len(re.findall(rf"(?<!\w){re.escape(target)}(?!\w)", dump)) > 1:
-            found.setdefault((name.removesuffix("[0]"), file, int(line), in_register))
+    """Name, file, line, whether a register holds it, and the function, of each variable that g++ marks, from its dump
+    of a translation unit; none of a register that nothing reads."""
+    found: dict[tuple[str, str, int, bool, str], None] = {}
+    for part in re.split(r"^;; Function ", dump, flags=re.MULTILINE)[1:]:
+        function = part.partition("\n")[0]
+        for file, line, target, name in _MARKS.findall(part):
+            in_register = bool(re.fullmatch(r"\w+_\d+(?:\(D\))?", target))
+            if not in_register or len(re.findall(rf"(?<!\w){re.escape(target)}(?!\w)", part)) > 1:
+                found.setdefault((name.removesuffix("[0]"), file, int(line), in_register, function))
     return [list(variable) for variable in found]
 
 

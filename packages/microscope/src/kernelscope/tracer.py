@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelscope.compile import constant_stores, declarations_of, unused_exchanges
+from kernelscope.compile import assignments, declarations_of, unused_exchanges
 from kernelscope.counts import Row, Traffic, counts
 from kernelscope.cpp import display_path
 from kernelscope.emulator import ASCENDING, Emulator, Order, fits_together, stop_message
@@ -78,14 +78,14 @@ class Tracer:
         self.places = Places(library, source.path)
         kinds, self.cases, self.ways = (self.emulator.text(f"tracer_{n}").split() for n in ("kinds", "cases", "ways"))
         self.kinds = [FaultKind[name.upper()] for name in kinds]
-        #: Local variables without a value: name, file, line, and whether a register holds it.
+        #: Local variables without a value: name, file, line, whether a register holds it, and the function.
         self.unset: list[list[Any]] = json.loads(self.emulator.text("emulator_unset"))
         self.emulator.library.tracer_traffic.restype = ctypes.POINTER(Traffic)
         self.emulator.library.tracer_faults.restype = ctypes.POINTER(RawFault)
 
     @cached_property
-    def _constant_stores(self) -> set[tuple[str, int]]:
-        return constant_stores(self.source)
+    def _assignments(self) -> dict[tuple[str, int], bool]:
+        return assignments(self.source)
 
     @cached_property
     def _unused_exchanges(self) -> set[tuple[str, int]]:
@@ -395,7 +395,10 @@ class Tracer:
             fault = words.fault(raw, self.kinds[raw.kind])
             if self.cases[raw.which] == "lost_swap" and (fault.file, fault.line) not in self._unused_exchanges:
                 continue
-            if raw.same_value and (fault.file, fault.line) in self._constant_stores:
+            # Nothing is lost by a flag that all set alike.
+            if updates and raw.same_value and self._assignments.get((fault.file, fault.line), True):
+                continue
+            if raw.same_value and self._assignments.get((fault.file, fault.line)):
                 fault = words.fault(raw, FaultKind.SAME_VALUE)
             first = found.setdefault(fault.key, fault)
             if first is not fault:

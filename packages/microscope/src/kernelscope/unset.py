@@ -5,6 +5,7 @@ the results of the two depends on one of them.
 """
 
 import mmap
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -37,13 +38,14 @@ def faults_of_variables(
     # Results that depend on where arrays lie, or on a clock, differ from run to run.
     with mmap.mmap(-1, _ELSEWHERE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE):
         again = tracer.run_once(make(tracer), tracer)
+    functions = {launch.instance.split("<")[0].rsplit("::", 1)[-1] for launch in make(tracer).launches}
     found = []
     for name, differ in depends.items():
         if name not in again:
             continue
         differ &= ~_differs(first[name], again[name])
         if differ.any():
-            found.append(_fault(tracer, name, first[name], differ))
+            found.append(_fault(tracer, functions, name, first[name], differ))
     return found
 
 
@@ -56,15 +58,17 @@ def _differs(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return differ.reshape(*one.shape, -1).any(axis=-1)
 
 
-def _fault(tracer: Tracer, name: str, held: np.ndarray, differ: np.ndarray) -> Fault:
+def _fault(tracer: Tracer, functions: set[str], name: str, held: np.ndarray, differ: np.ndarray) -> Fault:
     at = np.unravel_index(int(differ.argmax()), differ.shape)
-    variables = sorted(tracer.unset, key=lambda variable: not variable[3])
-    said = [f"{variable} (line {line})" for variable, _, line, _ in variables[:3]]
+    launched = re.compile(rf"\b(?:{'|'.join(re.escape(function) for function in functions)})\b")
+    own = [variable for variable in tracer.unset if launched.search(variable[4])] or tracer.unset
+    variables = sorted(own, key=lambda variable: not variable[3])
+    said = [f"{variable} (line {line})" for variable, _, line, *_ in variables[:3]]
     more = f" or {len(variables) - 3} others" if len(variables) > 3 else ""
     element = f"{name}[{', '.join(str(int(i)) for i in at)}]"
     text = (
         f"{int(differ.sum())} of {held.size} elements of {name} depend on the local variable "
-        f"{' or '.join(said)}{more}, which has no value where it is read; {element} is {held[at]}, the mark of such "
+        f"{' or '.join(said)}{more}, which has no value where it is read; {element} is {held[at]!s}, the mark of such "
         "variables or a number made from it"
     )
     file, line = (display_path(variables[0][1]), variables[0][2]) if variables else ("", None)

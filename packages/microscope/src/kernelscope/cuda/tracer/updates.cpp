@@ -11,6 +11,7 @@ namespace tracer {
 namespace {
 
 bool interleaving;
+unsigned stores;  // after a load of the same thread
 
 // What a thread has found at a place.
 struct Loaded {
@@ -62,6 +63,7 @@ Fault update_of(Kind kind, std::uintptr_t at, const Loaded& from, const watch::S
 void start_updates()
 {
     loaded.clear();
+    stores = 0;
     last.own = nullptr;
     last.loses = false;
 }
@@ -70,8 +72,9 @@ void settle_update()
 {
     if (last.own) last.own->value = value_at(last.at, last.own->size);
     last.own = nullptr;
-    // One that leaves what it finds loses nothing.
-    if (std::exchange(last.loses, false) && value_at(last.at, last.fault.size) != last.lost) report(last.fault);
+    if (!std::exchange(last.loses, false)) return;
+    last.fault.same_value = value_at(last.at, last.fault.size) == last.lost;
+    report(last.fault);
 }
 
 void examine_update(std::uintptr_t at, unsigned size, bool write, const watch::Strength& strength, const void* pc)
@@ -84,7 +87,7 @@ void examine_update(std::uintptr_t at, unsigned size, bool write, const watch::S
     const bool overwrites = !strength.exchange || strength.swaps;
     auto from = loaded.find(key_of(at));
     if (overwrites && from != loaded.end() && from->second.size == size) {
-        if (interleaving) {
+        if (interleaving && stores++ % 2 == 0) {  // between its load and its store, others do both
             static const char others = 0;
             wake(&others);  // something happens: those who ask again and again are asked, too
             let_others_run("", 0, pc);
