@@ -42,33 +42,6 @@ __global__ void element_of_an_array_faulty(const float* in, double* wide)
     for (int i = 0; i < 7; ++i) parts[i] = in[i];
     wide[threadIdx.x] = parts[threadIdx.x % 8];
 }
-__global__ void set_by_a_branch(const float* in, half* halves)
-{
-    half value = 0;
-    if (in[threadIdx.x % 64] >= 0) value = 1;
-    halves[threadIdx.x] = value;
-}
-__global__ void set_by_a_branch_faulty(const float* in, float* out)
-{
-    float value;  // FAULT
-    if (in[threadIdx.x % 64] >= 8) value = 1;
-    out[threadIdx.x] = value;
-}
-__global__ void decides_a_branch(const float* in, int* found)
-{
-    bool positive = false;
-    for (int i = 0; i < 4; ++i)
-        if (in[i] > 50) positive = true;
-    found[threadIdx.x] = positive ? 1 : 2;
-}
-__global__ void decides_a_branch_faulty(const float* in, int* found)
-{
-    int positive;  // FAULT
-    for (int i = 0; i < 4; ++i)
-        if (in[i] > 50) positive = 1;
-    found[threadIdx.x] = positive ? 1 : 2;
-}
-
 // ---- Updates by a load and a store ----------------------------------------------------------------------------------
 
 __global__ void volatile_counter(int* count)

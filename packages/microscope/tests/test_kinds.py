@@ -16,7 +16,6 @@ GIVEN = {
     "out": "float[64]",
     "found": "int[64]",
     "wide": "double[64]",
-    "halves": "half[64]",
     "total": "float[1]:zero",
     "count": "int[1]:zero",
     "lock": "int[1]:zero",
@@ -24,7 +23,7 @@ GIVEN = {
 }
 #: Words of a message, and the kind, by a word in a kernel's name; else the fault is a lost update.
 UNSET = "depend on the local variable"
-KINDS = {name: ("uninitialised", UNSET) for name in ("sum_of_floats", "count_of", "element_of", "set_by", "decides")}
+KINDS = {name: ("uninitialised", UNSET) for name in ("sum_of_floats", "count_of", "element_of")}
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ struct Loaded {
     std::uint64_t value;
     unsigned size;
     std::uintptr_t pc;
+    Writer before{};  // another thread that had written it when an exchange loaded it
 };
 std::unordered_map<std::uintptr_t, Loaded> loaded;  // by address and thread
 std::uintptr_t key_of(std::uintptr_t at) { return at ^ std::uintptr_t{running + 1} << 48; }
@@ -93,7 +94,9 @@ void examine_update(std::uintptr_t at, unsigned size, bool write, const watch::S
             let_others_run("", 0, pc);
             from = loaded.find(key_of(at));
         }
-        if (const Writer* other = other_writer(at)) {
+        const Writer* other = other_writer(at);
+        if (!other && from->second.before.pc) other = &from->second.before;
+        if (other) {
             const std::uint64_t now = value_at(at, size);
             if (!interleaving) report(update_of(Kind::unordered, at, from->second, strength, pc, *other));
             last.loses = interleaving && now != from->second.value;
@@ -103,7 +106,8 @@ void examine_update(std::uintptr_t at, unsigned size, bool write, const watch::S
         }
     }
     if (strength.exchange) {
-        last.own = &(loaded[key_of(at)] = {0, size, number_of(pc) - 1});
+        const Writer* const other = other_writer(at);
+        last.own = &(loaded[key_of(at)] = {0, size, number_of(pc) - 1, other ? *other : Writer{}});
         last.at = at;
     } else if (from != loaded.end()) {
         loaded.erase(from);
