@@ -115,3 +115,86 @@ __global__ void found_by_all(volatile int* count)
 {
     if (!*count) *count = 1;
 }
+
+// ---- Barriers, and the proxy of wgmma -------------------------------------------------------------------------------
+
+__global__ void barrier_0_of_a_warp(float* out)
+{
+    if (threadIdx.x < 32) asm volatile("bar.sync 1, 32;" ::: "memory");
+    __syncthreads();
+    if (blockIdx.x == 0) out[threadIdx.x] = 1;
+}
+__global__ void barrier_0_of_a_warp_faulty(float* out)
+{
+    if (threadIdx.x < 32) asm volatile("bar.sync 0, 32;" ::: "memory");  // FAULT
+    __syncthreads();
+    if (blockIdx.x == 0) out[threadIdx.x] = 1;
+}
+__global__ void barrier_0_arrives(float* out)
+{
+    if (threadIdx.x >= 32) asm volatile("bar.arrive 2, 64;" ::: "memory");
+    else asm volatile("bar.sync 2, 64;" ::: "memory");
+    __syncthreads();
+    if (blockIdx.x == 0) out[threadIdx.x] = 1;
+}
+__global__ void barrier_0_arrives_faulty(float* out)
+{
+    if (threadIdx.x >= 32) asm volatile("barrier.sync 0, 32;" ::: "memory");  // FAULT
+    if (__syncthreads_or(threadIdx.x == 1) && blockIdx.x == 0) out[threadIdx.x] = 1;
+}
+__global__ void exit_before_a_barrier(float* out)
+{
+    if (threadIdx.x < 40 && blockIdx.x == 0) out[threadIdx.x] = 1;
+    __syncthreads();
+}
+__global__ void exit_before_a_barrier_faulty(float* out)
+{
+    if (threadIdx.x >= 40) return;
+    if (blockIdx.x == 0) out[threadIdx.x] = 1;
+    __syncthreads();  // REMARK
+}
+
+#define WGMMA(fence, start, wait)                                                                                       \
+    __shared__ alignas(1024) half tile[64 * 64];                                                                       \
+    const unsigned to = (unsigned)__cvta_generic_to_shared(tile);                                                      \
+    for (int k = threadIdx.x; k < 64 * 64 / 8; k += blockDim.x)                                                        \
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + 16 * k), "l"(tiles + 8 * k) : "memory");    \
+    asm volatile("cp.async.wait_all;" ::: "memory");                                                                   \
+    fence;                                                                                                             \
+    __syncthreads();                                                                                                   \
+    const unsigned long long d = (to & 0x3ffff) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;                          \
+    float c[4] = {0, 0, 0, 0};                                                                                         \
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");                                                            \
+    start asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"     \
+                       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "l"(d), "l"(d));  \
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");                                                     \
+    wait;                                                                                                              \
+    if (blockIdx.x == 0) sums[threadIdx.x] = c[0] + c[1] + c[2] + c[3];
+#define PROXY asm volatile("fence.proxy.async.shared::cta;" ::: "memory")
+#define THROUGH                                                                                                        \
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])::"memory")
+
+__global__ void wgmma_of_copies(const half* tiles, float* sums)
+{
+    WGMMA(PROXY, , THROUGH)
+}
+__global__ void wgmma_of_copies_faulty(const half* tiles, float* sums)
+{
+    WGMMA(, , THROUGH)  // FAULT
+}
+__global__ void wgmma_waited_for(const half* tiles, float* sums)
+{
+    WGMMA(PROXY, , asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"))
+}
+__global__ void wgmma_waited_for_faulty(const half* tiles, float* sums)
+{
+    WGMMA(PROXY, , )  // FAULT
+}
+__global__ void wgmma_of_all_warps(const half* tiles, float* sums)
+{
+    WGMMA(PROXY, if (threadIdx.x < 256), THROUGH)
+}
+__global__ void wgmma_of_all_warps_faulty(const half* tiles, float* sums)
+{
+    WGMMA(PROXY, if (threadIdx.x >= 32), THROUGH)  // FAULT
+}

@@ -242,6 +242,9 @@ class Words:
         waiting = f"{self.name_thread(fault.other_thread)} of {self.name_block(fault.block)}"
         return f"{waiting} waits here, {self.name_thread(fault.thread)} {where}"
 
+    def ended(self, fault: RawFault) -> str:
+        return f"{self.divergence(fault)}; a GPU does not wait for it, CUDA's rules require all threads"
+
     def cut(self, place: Iterable[int]) -> tuple[int, ...]:
         """(x, y, z) of a block or a thread; (x, y) if nothing of the launch differs along z."""
         flat = self.launch.block[2] == self.launch.grid[2] == 1

@@ -58,9 +58,10 @@ void barrier_releases(const std::vector<Fiber*>& fibers)
     fault.line = first.line;
     fault.other_thread = in_words(first.thread);
     if (last_ended[rank] >= 0) {
-        fault.thread = in_words(last_ended[rank]);
-        report(fault);
-        return;
+        Fault remark = fault;
+        remark.kind = Kind::ended;
+        remark.thread = in_words(last_ended[rank]);
+        report(remark);
     }
     for (const Fiber* fiber : fibers)
         if (fiber->line != first.line || fiber->column != first.column || std::strcmp(fiber->file, first.file) != 0) {
