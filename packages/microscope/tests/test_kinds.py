@@ -25,7 +25,7 @@ GIVEN = {
 }
 #: Words of a message, and the kind, by a word in a kernel's name; else the fault is a lost update.
 UNSET = "depend on the local variable"
-KINDS = {name: ("uninitialised", UNSET) for name in ("sum_of_floats", "count_of", "element_of")}
+KINDS = dict.fromkeys(("sum_of_floats", "count_of", "element_of"), ("uninitialised", UNSET))
 KINDS |= {
     "barrier_0": ("invalid", "others wait at __syncthreads(), which is barrier 0 of all threads"),
     "exit_before": ("ended", "has ended; a GPU does not wait for it"),

@@ -27,12 +27,24 @@ _OFFSET = re.compile(r"\x01([0-9a-f]+)\x01")
 
 
 @dataclass(frozen=True)
+class Other:
+    """The other side of a fault, such as of a race: its place, who it is if it is a thread, and whether it writes."""
+
+    file: str
+    line: int | None
+    block: tuple[int, ...]
+    thread: tuple[int, ...] | None
+    writes: bool
+
+
+@dataclass(frozen=True)
 class Fault:
     """Something that a kernel must not do, the first time it does it, and how often that happens at this line.
 
     `block` and `thread` are (x, y), or (x, y, z) if the launch has more than one along z, or None if the fault has no
     single place. `by_effect`: a read of shared memory that was never written, which is a fault only if a result depends
-    on it; of kind `unused` it is found to be none, and is shown as a remark.
+    on it; of kind `unused` it is found to be none, and is shown as a remark. `other` is the other side of a race.
+    `again`: it is of a second launch. `allowed` is what allows it; "" if nothing does.
     """
 
     kind: FaultKind
@@ -43,16 +55,24 @@ class Fault:
     thread: tuple[int, ...] | None = None
     count: int = 1
     by_effect: bool = False
+    other: Other | None = None
+    again: bool = False
+    allowed: str = ""
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         times = f" ({self.count} times)" if self.count > 1 else ""
-        severity = "remark" if self.is_remark else "error"
-        return f"{place}: {severity}: {self.kind.words}: {self.text}{times}"
+        return f"{place}: {self.severity}: {self.kind.words}: {self.text}{times}{self.allowed and f' ({self.allowed})'}"
+
+    @property
+    def severity(self) -> str:
+        """The word "allowed", "remark" or "error"."""
+        return "allowed" if self.allowed else "remark" if self.kind.is_remark else "error"
 
     @property
     def is_remark(self) -> bool:
-        return self.kind.is_remark
+        """Whether it is none that counts: a remark, or allowed."""
+        return self.kind.is_remark or bool(self.allowed)
 
     @property
     def less_than_a_race(self) -> bool:
@@ -113,7 +133,13 @@ class Words:
         if raw.pc in self.places.callers:
             text += f" (called at {self.places.callers[raw.pc]})"
         by_effect = kind == FaultKind.UNINITIALISED and bool(raw.space)
-        return Fault(kind, file, line, text, self.cut(raw.block), self.thread(raw.thread), raw.count, by_effect)
+        other = self.other(raw) if raw.other_pc else None
+        return Fault(kind, file, line, text, self.cut(raw.block), self.thread(raw.thread), raw.count, by_effect, other)
+
+    def other(self, raw: RawFault) -> Other:
+        """The other side of a fault that has one."""
+        thread = self.thread(raw.other_thread) if raw.other_thread < THREADS else None
+        return Other(*self.places.lines[raw.other_pc], self.cut(raw.other_block), thread, bool(raw.other_write))
 
     def case(self, fault: RawFault) -> str:
         return self.cases[fault.which]

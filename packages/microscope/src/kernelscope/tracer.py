@@ -104,8 +104,8 @@ class Tracer:
             check_memory(program.label, program.operands)
         unit = 4
         self.emulator.silent = False  # of several runs, the first one prints
+        self.emulator.seconds_left = self.limit or None
         while True:  # once more if there are accesses of fewer bytes than a cell has
-            self.emulator.seconds_left = self.limit or None
             row, faults, finest = self._trace(program, blocks, stop, unit)
             if finest >= unit:
                 return row, faults
@@ -200,13 +200,17 @@ class Tracer:
         because = f", when it is launched a second time; the first time changed {', '.join(left)}"
         program.clear(arrays)
         self._run(program, arrays, self.way, Watching(again=True))
-        found = [dataclasses.replace(f, text=f.text + because) for f in self._faults(program) if f.key not in known]
+        found = [
+            dataclasses.replace(f, text=f.text + because, again=True)
+            for f in self._faults(program)
+            if f.key not in known
+        ]
         if stopped := self._stopped(program):
-            return [*found, dataclasses.replace(stopped[1], text=stopped[1].text + because)]
+            return [*found, dataclasses.replace(stopped[1], text=stopped[1].text + because, again=True)]
         wrong = program.wrong(program.results(arrays))
         if not wrong or found or program.wrong(self.results):
             return found
-        return [Fault(program.kind, display_path(self.source.path), None, wrong + because)]
+        return [Fault(program.kind, display_path(self.source.path), None, wrong + because, again=True)]
 
     def run_once(self, program: Program, like: "Tracer") -> Arrays:
         """What a run in ascending order leaves, with cells and blocks as those of the last trace by `like`; empty if
@@ -384,9 +388,11 @@ class Tracer:
             arrays.append(Operand(variable.name.rsplit("::", 1)[-1], "", bits, shape, True))
         number = ctypes.c_int()
         pointer = self.emulator.library.tracer_faults(ctypes.byref(number))
-        reported = [
-            raw for raw in pointer[: number.value] if (self.cases[raw.which] in LOST_UPDATES) == updates
-        ] if number.value else []
+        reported = (
+            [raw for raw in pointer[: number.value] if (self.cases[raw.which] in LOST_UPDATES) == updates]
+            if number.value
+            else []
+        )
         self.places.look_up({offset for raw in reported for offset in offsets_in(raw)})
         found: dict[Any, Fault] = {}
         for raw in reported:
