@@ -1,11 +1,14 @@
 """Kinds of faults in several shapes: each faulty kernel of kinds.cu is named at its line, its right twin is clean."""
 
+import json
 import re
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 
 from kernelscope import build, trace
+from kernelscope.cli import main
 
 FILE = Path(__file__).with_name("kinds.cu")
 LINES = FILE.read_text().splitlines()
@@ -54,3 +57,72 @@ def test_kind(name, parameters, library):
     found = [fault for fault in report.faults if fault.kind == kind and words in fault.text]
     assert found and report.ok == LINES[wanted - 1].endswith("REMARK"), str(report)
     assert any(fault.line == wanted or f"line {wanted})" in fault.text for fault in found), str(report)
+
+
+RACE = """__global__ void mine(float* out)
+{
+    BEFORE
+    out[0] = threadIdx.x; AFTER
+}
+"""
+WORDS = ["--block", "64", "--arg", "out=float[1]"]
+
+
+def said(tmp_path, capsys, *options, before="", after=""):
+    """Exit status and output of the command for a kernel with a race."""
+    (tmp_path / "mine.cu").write_text(RACE.replace("BEFORE", before).replace("AFTER", after))
+    status = main([str(tmp_path / "mine.cu"), *WORDS, *options])
+    return status, capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "options, comments, by",
+    [
+        (["--allow", "race"], {}, "--allow race"),
+        (["--allow", "race:4"], {}, "--allow race:4"),
+        ([], {"after": "// kernelscope: allow race"}, "the comment in line 4"),
+        ([], {"before": "// kernelscope: allow divergence, race"}, "the comment in line 3"),
+    ],
+)
+def test_what_is_allowed_is_listed_and_does_not_count(tmp_path, capsys, options, comments, by):
+    status, out = said(tmp_path, capsys, *options, **comments)
+    assert status == 0 and "mine.cu:4: allowed: race: " in out and f"({by})" in out and "no faults in" in out, out
+    assert said(tmp_path, capsys, "--allow", "divergence")[0] == 1
+    assert said(tmp_path, capsys, "--allow", "race:3")[0] == 1
+    assert said(tmp_path, capsys, "--allow", "rice")[0] == 2
+
+
+def test_yaml_allows_kinds(tmp_path, capsys):
+    said(tmp_path, capsys)
+    (tmp_path / "mine.yaml").write_text('block: 64\narg: {out: "float[1]"}\nallow: ["race:4"]\n')
+    assert main([str(tmp_path / "mine.yaml")]) == 0 and "(allow: race:4)" in capsys.readouterr().out
+
+
+def test_sarif_has_both_sides_of_a_race_and_refusals(tmp_path, capsys):
+    status, out = said(tmp_path, capsys, "--format", "sarif")
+    [run] = json.loads(out)["runs"]
+    [result] = run["results"]
+    assert status == 1 and (result["ruleId"], result["level"]) == ("race", "error")
+    for place in (result["locations"][0], result["relatedLocations"][0]):
+        assert place["physicalLocation"]["region"]["startLine"] == 4
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["race"]
+    status, out = said(tmp_path, capsys, "--format", "sarif", before="undeclared();")
+    [result] = json.loads(out)["runs"][0]["results"]
+    assert status == 2 and result["ruleId"] == "refused" and "undeclared" in result["message"]["text"]
+    assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 3
+
+
+def test_junit_has_a_failure_or_an_error(tmp_path, capsys):
+    suite = ElementTree.fromstring(said(tmp_path, capsys, "--format", "junit")[1])
+    [failure] = suite.iter("failure")
+    assert suite.get("failures") == "1" and failure.get("type") == "race" and "mine.cu:4" in str(failure.text)
+    suite = ElementTree.fromstring(said(tmp_path, capsys, "--format", "junit", before="undeclared();")[1])
+    assert suite.get("errors") == "1" and len(list(suite.iter("error"))) == 1
+
+
+def test_the_other_side_of_a_race_is_fields(tmp_path, capsys):
+    [fault] = json.loads(said(tmp_path, capsys, "--format", "json")[1])["faults"]
+    other = fault["other"]
+    assert (other["line"], other["block"], other["writes"]) == (4, [0, 0], True) and other["thread"] != fault["thread"]
+    refused = json.loads(said(tmp_path, capsys, "--format", "json", before="undeclared();")[1])["refused"]
+    assert refused["line"] == 3

@@ -114,8 +114,8 @@ def _sarif_log(results: Sequence[Mapping[str, Any]]) -> list[str]:
 def junit(report: Report) -> list[str]:
     """A test suite of JUnit: a failure per fault, what is no fault in the output of the test."""
     failures = [
-        f"    <failure type={quoteattr(str(fault.kind))} message={quoteattr(_xml(fault.text))}>{escape(_xml(str(fault)))}"
-        "</failure>"
+        f"    <failure type={quoteattr(str(fault.kind))} message={quoteattr(_xml(fault.text))}>"
+        f"{escape(_xml(str(fault)))}</failure>"
         for fault in report.faults
         if not fault.is_remark
     ]
