@@ -198,3 +198,15 @@ __global__ void wgmma_of_all_warps_faulty(const half* tiles, float* sums)
 {
     WGMMA(PROXY, if (threadIdx.x >= 32), THROUGH)  // FAULT
 }
+
+// ---- What a CPU computes otherwise ----------------------------------------------------------------------------------
+
+__global__ void least_by_minus_one(int* least, const long long* others, long long* results)
+{
+    const int divisor = others[1];
+    const long long wide = others[1];
+    least[0] = least[0] / divisor;
+    least[1] = least[1] % divisor;
+    results[0] = others[0] / others[1];
+    results[1] = others[0] % wide;
+}

@@ -5,6 +5,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kernelscope import build, trace
@@ -12,7 +13,7 @@ from kernelscope.cli import main
 
 FILE = Path(__file__).with_name("kinds.cu")
 LINES = FILE.read_text().splitlines()
-PARTS = re.findall(r"^__global__ void (\w+)\(([^)]*)\)", FILE.read_text(), re.MULTILINE)
+PARTS = re.findall(r"^__global__ void (\w+)\(([^)]*)\)", FILE.read_text().split("// ---- What a CPU")[0], re.MULTILINE)
 #: What each parameter is given, by its name.
 GIVEN = {
     "in": "float[64]:ramp",
@@ -40,7 +41,7 @@ KINDS |= {
 
 @pytest.fixture(scope="module")
 def library():
-    return build(FILE, *(name for name, _ in PARTS))
+    return build(FILE, *(name for name, _ in PARTS), "least_by_minus_one")
 
 
 @pytest.mark.parametrize("name, parameters", PARTS, ids=[name for name, _ in PARTS])
@@ -57,6 +58,16 @@ def test_kind(name, parameters, library):
     found = [fault for fault in report.faults if fault.kind == kind and words in fault.text]
     assert found and report.ok == LINES[wanted - 1].endswith("REMARK"), str(report)
     assert any(fault.line == wanted or f"line {wanted})" in fault.text for fault in found), str(report)
+
+
+def test_the_least_integer_divided_by_minus_one_wraps_around(library):
+    least, wide = -(2**31), -(2**63)
+    given = {"least": np.int32([least, least]), "others": np.int64([wide, -1]), "results": "int64[2]"}
+    right = {"least": np.int32([least, 0]), "results": np.int64([wide, 0])}
+    report = trace(library, "least_by_minus_one", 1, 1, given, expect=right)
+    assert report.ok, str(report)
+    report = trace(library, "least_by_minus_one", 1, 1, given | {"others": np.int64([wide, 0])})
+    assert "divides by zero" in report.faults[0].text
 
 
 RACE = """__global__ void mine(float* out)
