@@ -210,3 +210,23 @@ __global__ void least_by_minus_one(int* least, const long long* others, long lon
     results[0] = others[0] / others[1];
     results[1] = others[0] % wide;
 }
+
+__global__ void shifts(int* shifted, int by)
+{
+    shifted[0] = 1u << by;
+    shifted[1] = 0x80000000u >> by;
+    shifted[2] = -8 >> by;
+    shifted[3] = (1ull << by) >> 32;
+    shifted[4] = 1 << (by - 33);
+    shifted[5] = 3 << (by & 31) | 1u << (by - 30) << 1;
+}
+__global__ void conversions(long long* converted, float large, float nan, double wide)
+{
+    converted[0] = (int)large;
+    converted[1] = static_cast<int>(-large);
+    converted[2] = (int)nan;
+    converted[3] = (unsigned)-large;
+    converted[4] = (unsigned int)wide;
+    converted[5] = (long long)nan;
+    converted[6] = (int)(large / 10000) + (int)2.75f;
+}

@@ -41,7 +41,7 @@ KINDS |= {
 
 @pytest.fixture(scope="module")
 def library():
-    return build(FILE, *(name for name, _ in PARTS), "least_by_minus_one")
+    return build(FILE, *(name for name, _ in PARTS), "least_by_minus_one", "shifts", "conversions")
 
 
 @pytest.mark.parametrize("name, parameters", PARTS, ids=[name for name, _ in PARTS])
@@ -68,6 +68,17 @@ def test_the_least_integer_divided_by_minus_one_wraps_around(library):
     assert report.ok, str(report)
     report = trace(library, "least_by_minus_one", 1, 1, given | {"others": np.int64([wide, 0])})
     assert "divides by zero" in report.faults[0].text
+
+
+def test_shifts_and_conversions_are_those_of_a_gpu(library):
+    right = np.int32([0, 0, -1, 1, 0, 3 | 8])
+    report = trace(library, "shifts", 1, 1, {"shifted": "int[6]", "by": 32}, expect={"shifted": right})
+    assert report.ok, str(report)
+    most, least = 2**31 - 1, -(2**31)
+    given = {"converted": "int64[7]", "large": np.float32(1e10), "nan": np.float32("nan"), "wide": np.float64(1e300)}
+    right = np.int64([most, least, 0, 0, 2**32 - 1, -(2**63), 1000002])
+    report = trace(library, "conversions", 1, 1, given, expect={"converted": right})
+    assert report.ok, str(report)
 
 
 RACE = """__global__ void mine(float* out)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelscope import cpp, declarations, elf, loops, marks, ptx, refusals, shared_memory
+from kernelscope import arithmetic, cpp, declarations, elf, loops, marks, ptx, refusals, shared_memory
 from kernelscope.cpp import FLAGS, display_path, run_compiler
 from kernelscope.declarations import Declarations, Function, Tree, tree_of, whole_numbers
 from kernelscope.element_types import ELEMENT_TYPES
@@ -196,7 +196,7 @@ def _digest(kernel: CudaFile, instances: Sequence[str], flags: Sequence[Any], wa
 
 def sources() -> list[Path]:
     """The files of the emulator, the headers that a kernel finds there, and the modules that compile with them."""
-    modules = (cpp, declarations, elf, loops, marks, ptx, shared_memory, sys.modules[__name__])
+    modules = (arithmetic, cpp, declarations, elf, loops, marks, ptx, shared_memory, sys.modules[__name__])
     return [*emulator_files(), *(Path(module.__file__ or "") for module in modules)]
 
 
@@ -214,7 +214,9 @@ def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequ
                 text = re.sub(rf'^(# \d+ "){re.escape(str(place))}/', rf"\1{sign}/", text, flags=re.MULTILINE)
             has_ptx = any(ptx.ASM.search(code_of(path)) for path in kernel.files)
             objects += [own_object("ptx")] if has_ptx else []
-            for way in [loops.count_rounds(text), text] if watched and loops.BARRIER.search(text) else [text]:
+            rounds = loops.count_rounds if watched and loops.BARRIER.search(text) else str
+            ways = [rounds(arithmetic.as_on_a_gpu(text, cpp.ANYWHERE)), rounds(text), text]
+            for way in dict.fromkeys(ways):
                 source.write_text(ptx.rewrite(way, own=["<stdin>"]) if has_ptx else way, encoding="utf-8")
                 # What tree-sitter has misread is compiled as it is.
                 try:
