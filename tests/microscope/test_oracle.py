@@ -1,5 +1,5 @@
-"""What a GPU does where a rule or the CPU could differ: `pytest -n0 -s tests/microscope/test_oracle.py` on a GPU prints a
-table for docs/microscope.md, and checks what the microscope computes the same way."""
+"""What a GPU does where a rule or the CPU could differ. On a GPU, `pytest -n0 -s tests/microscope/test_oracle.py` prints
+the answers for the table in docs/microscope.md."""
 
 import pytest
 

@@ -84,8 +84,8 @@ class Tracer:
         self.emulator.library.tracer_faults.restype = ctypes.POINTER(RawFault)
 
     @cached_property
-    def _assignments(self) -> dict[tuple[str, int], bool]:
-        return assignments(self.source)
+    def _assignments(self) -> dict[tuple[str, int | None], bool]:
+        return {**assignments(self.source)}
 
     @cached_property
     def _unused_exchanges(self) -> set[tuple[str, int]]:

@@ -52,7 +52,7 @@ def faults_of_variables(
 def _differs(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Which elements differ in their bits; of structs what pads them does not count."""
     if one.dtype.names:
-        return np.logical_or.reduce([_differs(one[field], other[field]) for field in one.dtype.names])
+        return np.asarray(np.logical_or.reduce([_differs(one[field], other[field]) for field in one.dtype.names]))
     bytes_of = (np.ascontiguousarray(each).view(np.uint8).reshape(*each.shape, -1) for each in (one, other))
     differ = np.not_equal(*bytes_of)
     return differ.reshape(*one.shape, -1).any(axis=-1)
