@@ -1,5 +1,5 @@
-"""What a GPU does where a rule or the CPU could differ. On a GPU, `pytest -n0 -s tests/microscope/test_oracle.py` prints
-the answers for the table in docs/microscope.md."""
+"""What a GPU does where a rule or the CPU could differ. On a GPU,
+`pytest -n0 -s tests/microscope/test_oracle.py` prints the answers for the table in docs/microscope.md."""
 
 import pytest
 

@@ -85,7 +85,7 @@ class Tracer:
 
     @cached_property
     def _assignments(self) -> dict[tuple[str, int | None], bool]:
-        return {**assignments(self.source)}
+        return {(file, line): alike for (file, line), alike in assignments(self.source).items()}
 
     @cached_property
     def _unused_exchanges(self) -> set[tuple[str, int]]:

@@ -55,7 +55,7 @@ def _differs(one: np.ndarray, other: np.ndarray) -> np.ndarray:
         return np.asarray(np.logical_or.reduce([_differs(one[field], other[field]) for field in one.dtype.names]))
     bytes_of = (np.ascontiguousarray(each).view(np.uint8).reshape(*each.shape, -1) for each in (one, other))
     differ = np.not_equal(*bytes_of)
-    return differ.reshape(*one.shape, -1).any(axis=-1)
+    return np.asarray(differ.reshape(*one.shape, -1).any(axis=-1))
 
 
 def _fault(tracer: Tracer, functions: set[str], name: str, held: np.ndarray, differ: np.ndarray) -> Fault:
