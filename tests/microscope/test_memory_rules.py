@@ -122,7 +122,7 @@ FAULTS = [  # body, kind, a part of the message
     ),
     (
         "if (threadIdx.x < 32) __syncthreads(); C[threadIdx.x] = 0;",
-        "divergence",
+        "ended",
         "thread (0, 0) of block (0, 0) waits here, thread (63, 0) has ended",
     ),
     (

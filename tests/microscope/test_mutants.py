@@ -49,7 +49,7 @@ MUTANTS = [
     ("naive", "T sum = 0;", f"T sum = C[{NAIVE_C}];", "uninitialised", "T sum"),
     ("naive", "blockIdx.x * blockDim.x", "blockIdx.x * (blockDim.x - 1)", "race", "C[static"),
     ("naive", "threadIdx.x;", "threadIdx.x / 2;", "race", "C[static"),
-    ("naive", "T sum = 0;", "T sum = 0; if (col % 2) __syncthreads();", "divergence", "T sum"),
+    ("naive", "T sum = 0;", "T sum = 0; if (col % 2) __syncthreads(); else __syncthreads();", "divergence", "T sum"),
     ("naive", "= sum;", "= sum + threadIdx.x;", "incorrect", None),
     ("tiled", A, A_COLUMN, "out_of_bounds", FILL_TILED),
     ("tiled", B, B_COLUMN, "out_of_bounds", "tile_b[ty][tx] ="),

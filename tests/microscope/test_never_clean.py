@@ -334,7 +334,7 @@ CASES = {  # the clean body, the faulty one, the kind of its fault, words of its
         "if (threadIdx.x >= 16) return; C[threadIdx.x] = A[0] * B[threadIdx.x] * __shfl_sync(0xffff, 1, 0);",
         "if (threadIdx.x >= 16) return; C[threadIdx.x] = A[0] * B[threadIdx.x] * __shfl_sync(0xffffffff, 1, 0);",
         "ended",
-        "remark: lanes that have ended: the mask 0xffffffff names lanes 0xffff0000 of warp 0",
+        "remark: threads that have ended: the mask 0xffffffff names lanes 0xffff0000 of warp 0",
         {"shape": (1, 1, 16), "threads": 32},
     ),
 }

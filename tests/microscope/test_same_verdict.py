@@ -92,7 +92,7 @@ ROWS = [  # the construct in words, what stands before the kernel, what in it, w
     ("`__builtin_memcpy`", "", "__builtin_memcpy(C, A, 4 * n);", REFUSED, REFUSED),
     ("`memmove`, `memcmp`", "", "memmove(C, A, 4);", REFUSED, REFUSED),
     ("`assert` after `#define NDEBUG`: it asserts", "#define NDEBUG\n#include <cassert>", "assert(n);", TAKEN, TAKEN),
-    ("`<cuda.h>`", "#include <cuda.h>", "C[0] = 1;", REFUSED, REFUSED),
+    ("`<cuda.h>`: `CUtensorMap`", "#include <cuda.h>", "C[0] = sizeof(CUtensorMap);", TAKEN, TAKEN),
     ("`CUtensorMap` without a declaration", "", "CUtensorMap* map; C[0] = 1;", REFUSED, REFUSED),
     ("a typedef of `CUtensorMap` before `<cuda/barrier>`", f"{TENSOR_MAP}\n#include <cuda/barrier>", "", TAKEN, TAKEN),
     ("the same after it", f"#include <cuda/barrier>\n{TENSOR_MAP}", "", TAKEN, TAKEN),

@@ -18,7 +18,7 @@ from kernelscope import cli, cpp
 from kernelscope.cli import option_type
 from kernelscope.cpp import display_path
 from kernelscope.emulator import LaunchError
-from kernelscope.formats import Report
+from kernelscope.formats import Report, refusal
 from tilewise import KERNELS, ROOT, UserError, evidence, inventory
 from tilewise.measure.machine_code import examine
 from tilewise.nvidia.sass import OPCODES
@@ -60,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lines, status = options.run(options, given)
     except (UserError, LaunchError) as error:
         print(f"tilewise: {error}", file=sys.stderr)
+        for line in refusal(getattr(options, "format", "text"), str(error)):
+            print(line)
         return 2
     print("\n".join(lines))
     return status

@@ -105,7 +105,7 @@ __global__ void scan(const T* in, T* out, int n)
 }
 
 template <typename T>
-__global__ void scan_divergence(const T* in, T* out, int n)
+__global__ void scan_ended(const T* in, T* out, int n)
 {
     __shared__ T s[256];
     const int i = threadIdx.x;

@@ -107,7 +107,7 @@ FAULTY = {
     "histogram_race": (3, 128, HISTOGRAM, {}),
     "histogram_uninitialised": (3, 128, HISTOGRAM, {}),
     "stencil_out_of_bounds": (4, 256, STENCIL, WEIGHTS),
-    "scan_divergence<float>": (1, 256, SCAN, {}),
+    "scan_ended<float>": (1, 256, SCAN, {}),
 }
 
 
@@ -149,9 +149,13 @@ def test_faulty(name, library):
     plain = name.split("<")[0]
     begin = next(k for k, line in enumerate(LINES) if f" {plain}(" in line)
     wanted = next(k for k, line in enumerate(LINES[begin:], begin + 1) if "// FAULT" in line)
-    kind = next(k for k in ("race", "out_of_bounds", "uninitialised", "divergence") if plain.endswith(k))
+    kind = next(k for k in ("race", "out_of_bounds", "uninitialised", "ended") if plain.endswith(k))
     assert any((fault.kind, fault.line) == (kind, wanted) for fault in report.faults), str(report)
-    assert not report.ok and not {fault.kind for fault in report.faults} & {"wrong", "incorrect", "order"}, str(report)
+    assert report.ok == (kind == "ended") and not {fault.kind for fault in report.faults} & {
+        "wrong",
+        "incorrect",
+        "order",
+    }, str(report)
 
 
 def test_traffic_of_a_launch_is_counted(library):

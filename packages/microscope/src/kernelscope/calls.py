@@ -28,6 +28,7 @@ from kernelscope.sources import Source
 from kernelscope.struct_fields import gather_fields, root_of, value_of
 from kernelscope.struct_layouts import Layouts
 from kernelscope.tracer import SEED, Tracer
+from kernelscope.unset import faults_of_variables
 
 Sizes = int | str | Sequence[int]
 
@@ -54,9 +55,16 @@ class Library:
         self.declared = functions(source)
         self.instances = {name: self._instance(name) for name in wanted or [self._only()]}
         self._folder = tempfile.TemporaryDirectory()
-        self.path = build_traced(
-            self.source, list(dict.fromkeys(self.instances.values())), Path(self._folder.name, f"{source.path.stem}.so")
-        )
+        self.path = self._build(f"{source.path.stem}.so")
+
+    @cached_property
+    def zeroed(self) -> Path:
+        """The same functions with variables without a value as zeros."""
+        return self._build(f"{self.source.path.stem}.zeroed.so", zeroed=True)
+
+    def _build(self, name: str, zeroed: bool = False) -> Path:
+        instances = list(dict.fromkeys(self.instances.values()))
+        return build_traced(self.source, instances, Path(self._folder.name, name), zeroed)
 
     def instance(self, function: str | None) -> str:
         """The instance that a name stands for; of a library of one, None does, too."""
@@ -157,10 +165,17 @@ def trace(
     if calls is None or isinstance(calls, str):
         calls = [Call(names[0] if names else library.instance(None), grid, block, None, shared, cluster, cooperative)]
     tracer = Tracer(library.path, library.source, limit)
-    program = program_of(
-        library, tracer, calls, arguments or {}, variables or {}, expect or {}, tolerance, Path(folder)
-    )
+
+    def make(of: Tracer) -> Given:
+        return program_of(library, of, calls, arguments or {}, variables or {}, expect or {}, tolerance, Path(folder))
+
+    program = make(tracer)
     row, faults = tracer.trace(program)
+    unjudged = [name for name in tracer.results if name not in (expect or {})]
+    if tracer.unset and unjudged:
+        found = faults_of_variables(tracer, library.zeroed, make, unjudged)
+        faults += found
+        row["uninitialised"] += len(found)
     point = {
         "launches": [_shown(launch) for launch in program.launches],
         "arguments": {

@@ -16,7 +16,7 @@ from kernelscope.calls import Call, trace
 from kernelscope.cpp import display_path
 from kernelscope.emulator import LaunchError
 from kernelscope.errors import UserError
-from kernelscope.formats import FORMATS, Report
+from kernelscope.formats import FORMATS, Report, allow, refusal
 from kernelscope.sources import PACKAGE
 from kernelscope.yaml_input import check, read_yaml
 
@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lines, status = run_trace(options, lambda: report(options))
     except (UserError, LaunchError) as error:
         print(f"kernelscope: {error}", file=sys.stderr)
+        print(*refusal(options.format, str(error)), sep="\n", end="\n" if options.format != "text" else "")
         return 2
     print("\n".join(lines))
     return status
@@ -45,7 +46,7 @@ def run_trace(options: argparse.Namespace, make: Callable[[], Report]) -> tuple[
     """The Report that `make` returns as lines in the format of the options, and 1 if there is a fault, else 0."""
     # What a kernel prints is no part of what a program reads.
     with contextlib.redirect_stdout(sys.stdout if options.format == "text" else sys.stderr):
-        found = make()
+        found = allow(make(), options.allow, "--allow")
     return FORMATS[options.format](found), 0 if found.ok else 1
 
 
@@ -99,7 +100,18 @@ def add_run_options(command: argparse.ArgumentParser) -> None:
         help="give the kernel up after so many seconds of computing (120)",
     )
     command.add_argument(
-        "--format", choices=FORMATS, default="text", help="text, json, or github: annotations of a pull request (text)"
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="text, json, github (annotations of a pull request), sarif, or junit (text)",
+    )
+    command.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="KIND",
+        help="list faults of this kind without counting them, such as race, or race:12 of line 12; a comment "
+        "`// kernelscope: allow KIND` does so for its line and the next",
     )
 
 
@@ -170,7 +182,7 @@ def _of_file(options: argparse.Namespace) -> Report:
     calls = [Call(**call) for call in told.get("launches", ())] or alone.pop("function", None)
     source = path.parent / told.get("file", f"{path.stem}.cu")
     try:
-        return trace(
+        found = trace(
             source,
             calls,
             **({} if "launches" in told else alone),
@@ -182,6 +194,7 @@ def _of_file(options: argparse.Namespace) -> Report:
             folder=path.parent,
             includes=options.include,
         )
+        return allow(found, told.get("allow", []), "allow:")
     except UserError as error:
         if re.match(r"\S+:\d+: ", str(error)) or str(error).startswith(
             display_path(source)

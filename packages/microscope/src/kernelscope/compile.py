@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelscope import cpp, declarations, elf, loops, ptx, refusals, shared_memory
+from kernelscope import arithmetic, cpp, declarations, elf, loops, marks, ptx, refusals, shared_memory
 from kernelscope.cpp import FLAGS, display_path, run_compiler
 from kernelscope.declarations import Declarations, Function, Tree, tree_of, whole_numbers
 from kernelscope.element_types import ELEMENT_TYPES
@@ -38,7 +38,7 @@ COMPILE = (
 #: What a static libstdc++ brings is hidden: its unique symbols would keep a library loaded that is no longer used.
 LINK = (
     "-Wl,-z,defs",
-    "-Wl,--gc-sections,--undefined=emulator_shared,--undefined=emulator_first",
+    "-Wl,--gc-sections,--undefined=emulator_shared,--undefined=emulator_first,--undefined=emulator_unset",
     "-Wl,--exclude-libs,ALL",
 )
 
@@ -79,8 +79,8 @@ TRACED = [
 ]
 
 #: An uninitialised register holds no 0 by chance. g++ 11 lacks the flag: there only what lies on a thread's stack is
-#: marked, by the scheduler.
-MARKED = "-ftrivial-auto-var-init=pattern"
+#: marked, by the scheduler. A second library has zeros there: unset.py compares the two.
+MARKED, ZEROED = "-ftrivial-auto-var-init=pattern", "-ftrivial-auto-var-init=zero"
 
 #: The folders of what a kernel is linked with: the runtime, the tracer, or what stands for it without tracing, and
 #: the interpreter of inline PTX. Each is compiled once for all kernels.
@@ -113,9 +113,11 @@ def build(
     return output
 
 
-def build_traced(kernel: CudaFile, instances: Sequence[str], output: Path | str) -> Path:
-    """Compile a kernel so that it can be traced: `build` with every access to memory watched."""
-    return build(kernel, instances, output, _traced(), watched=True)
+def build_traced(kernel: CudaFile, instances: Sequence[str], output: Path | str, zeroed: bool = False) -> Path:
+    """Compile a kernel so that it can be traced: `build` with every access to memory watched. `zeroed`: variables
+    without a value begin as zeros, where they are marked otherwise."""
+    flags = [ZEROED if zeroed and flag == MARKED else flag for flag in _traced()]
+    return build(kernel, instances, output, flags, watched=True)
 
 
 def declarations_of(source: CudaFile) -> Declarations:
@@ -135,9 +137,14 @@ def functions(source: CudaFile) -> Mapping[str, Function]:
     return declarations.declarations(tree).functions
 
 
-def constant_stores(source: CudaFile) -> set[tuple[str, int]]:
-    """File and number of each line that assigns nothing but a literal."""
-    return declarations.constant_stores(_tree(source))
+def assignments(source: CudaFile) -> dict[tuple[str, int], bool]:
+    """Whether it assigns nothing but a literal, by file and number of each line that assigns."""
+    return declarations.assignments(_tree(source))
+
+
+def unused_exchanges(source: CudaFile) -> set[tuple[str, int]]:
+    """File and number of each line with an atomic exchange whose result nothing uses."""
+    return declarations.unused_exchanges(_tree(source))
 
 
 def _tree(source: CudaFile) -> Tree:
@@ -189,14 +196,15 @@ def _digest(kernel: CudaFile, instances: Sequence[str], flags: Sequence[Any], wa
 
 def sources() -> list[Path]:
     """The files of the emulator, the headers that a kernel finds there, and the modules that compile with them."""
-    modules = (cpp, declarations, elf, loops, ptx, shared_memory, sys.modules[__name__])
+    modules = (arithmetic, cpp, declarations, elf, loops, marks, ptx, shared_memory, sys.modules[__name__])
     return [*emulator_files(), *(Path(module.__file__ or "") for module in modules)]
 
 
 def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequence[Any], watched: bool) -> Path:
     own = _options(kernel, flags)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
-        source, compiled, shared = (Path(folder, name) for name in ("library.cpp", "library.o", "shared.s"))
+        names = "library.cpp", "library.o", "shared.s", "dump"
+        source, compiled, shared, dump = (Path(folder, name) for name in names)
         objects = own_objects(watched, flags)
         try:
             read = declarations.declarations(tree_of(kernel, own))
@@ -206,11 +214,13 @@ def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequ
                 text = re.sub(rf'^(# \d+ "){re.escape(str(place))}/', rf"\1{sign}/", text, flags=re.MULTILINE)
             has_ptx = any(ptx.ASM.search(code_of(path)) for path in kernel.files)
             objects += [own_object("ptx")] if has_ptx else []
-            for way in [loops.count_rounds(text), text] if watched and loops.BARRIER.search(text) else [text]:
+            rounds = loops.count_rounds if watched and loops.BARRIER.search(text) else str
+            ways = [rounds(arithmetic.as_on_a_gpu(text, cpp.ANYWHERE)), rounds(text), text]
+            for way in dict.fromkeys(ways):
                 source.write_text(ptx.rewrite(way, own=["<stdin>"]) if has_ptx else way, encoding="utf-8")
                 # What tree-sitter has misread is compiled as it is.
                 try:
-                    run_compiler([*own, "-fpreprocessed", "-c", source, "-o", compiled])
+                    run_compiler([*own, *_dumped(flags, dump), "-fpreprocessed", "-c", source, "-o", compiled])
                     break
                 except UserError as error:
                     if way is text or isinstance(error, MachineError):
@@ -223,7 +233,8 @@ def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequ
             what = "a variable of the file gets its value by code that runs before any kernel"
             raise UserError(f"{display_path(kernel.path)}: {what}, which CUDA refuses; give it a constant one")
         variables = Variables.from_symbols(read.variables, elf.symbols(compiled))
-        shared.write_text(variables.assembler(), encoding="utf-8")
+        marked = marks.marked_variables(dump.read_text(encoding="utf-8") if dump.exists() else "")
+        shared.write_text(variables.assembler() + marks.assembler(marked), encoding="utf-8")
         library = Path(folder, output.name)
         try:
             run_compiler(["-shared", shared, compiled, *objects, *LINK, "-o", library])
@@ -239,6 +250,11 @@ def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequ
                 )
         library.replace(output)
     return output
+
+
+def _dumped(flags: Sequence[Any], dump: Path) -> list[str]:
+    """The flag by which g++ writes what it marks, if it marks something."""
+    return [f"-fdump-tree-optimized-lineno={dump}"] if MARKED in flags else []
 
 
 def own_objects(watched: bool, flags: Iterable[Any] = ()) -> list[Path]:
@@ -294,9 +310,6 @@ def _as_nvrtc(flags: tuple[Any, ...]) -> list[Any]:
 def without_header(message: str) -> str:
     """What a compiler says, with who lacks a header if it lacks one."""
     where, _, what = message.partition(": ")
-    if what.startswith("cuda.h: No such file"):
-        remedy = "typedef struct alignas(64) CUtensorMap_st { unsigned long long opaque[16]; } CUtensorMap;"
-        return f"{where}: NVRTC does not take <cuda.h>, a header of the host; declare a tensor map as `{remedy}`"
     if header := re.fullmatch(r"(.*): No such file or directory", what):
         known = re.match(r"cuda|cuComplex|mma\.h|cooperative_groups|nv/|cub/|thrust/|cute/|cutlass/", header[1])
         who = "the emulator has no" if known else "neither NVRTC nor the emulator has a"

@@ -27,6 +27,7 @@ _WANTED = Query(
     [(struct_specifier) (class_specifier) (union_specifier)] @class
     (type_identifier) @type
     (declaration) @declaration
+    (expression_statement) @statement
     (assignment_expression) @assignment""",
 )
 #: Where a GPU has a function or a variable.
@@ -182,8 +183,9 @@ def declarations(tree: Tree) -> Declarations:
     return Declarations(functions, variables, numbers)
 
 
-def constant_stores(tree: Tree) -> set[tuple[str, int]]:
-    """File and number of each line that assigns, and assigns nothing but a literal: one value, whatever the data."""
+def assignments(tree: Tree) -> dict[tuple[str, int], bool]:
+    """Whether it assigns nothing but a literal, which is one value whatever the data, by file and number of each line
+    that assigns."""
     found: dict[tuple[str, int], bool] = {}
     for node in tree.nodes.get("assignment", ()):
         file, line = tree.places[node.start_point.row]
@@ -192,7 +194,19 @@ def constant_stores(tree: Tree) -> set[tuple[str, int]]:
             right = right.child_by_field_name("argument")
         is_literal = right is not None and right.type in _LITERALS and text_of(sign) == "="
         found[display_path(file), line] = is_literal and found.get((display_path(file), line), True)
-    return {place for place, is_literal in found.items() if is_literal}
+    return found
+
+
+def unused_exchanges(tree: Tree) -> set[tuple[str, int]]:
+    """File and number of each line with an atomic exchange whose result nothing uses."""
+    found = set()
+    for node in tree.nodes.get("statement", ()):
+        call = node.named_children[0] if node.named_children else None
+        function = call.child_by_field_name("function") if call is not None and call.type == "call_expression" else None
+        if function is not None and re.search(r"\batomicExch\w*$|[.>]exchange$", text_of(function)):
+            file, line = tree.places[node.start_point.row]
+            found.add((display_path(file), line))
+    return found
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,21 @@ from kernelscope.sources import EMULATOR
 
 #: Workers of these numbers and more are no threads, as in_words of the tracer has it.
 THREADS = 1024
+#: The cases of a race by a load and a later store, both volatile or atomic.
+LOST_UPDATES = ("lost_update", "lost_swap")
 #: How the tracer writes the place of an instruction into a text.
 _OFFSET = re.compile(r"\x01([0-9a-f]+)\x01")
+
+
+@dataclass(frozen=True)
+class Other:
+    """The other side of a fault, such as of a race: its place, who it is if it is a thread, and whether it writes."""
+
+    file: str
+    line: int | None
+    block: tuple[int, ...]
+    thread: tuple[int, ...] | None
+    writes: bool
 
 
 @dataclass(frozen=True)
@@ -30,7 +43,8 @@ class Fault:
 
     `block` and `thread` are (x, y), or (x, y, z) if the launch has more than one along z, or None if the fault has no
     single place. `by_effect`: a read of shared memory that was never written, which is a fault only if a result depends
-    on it; of kind `unused` it is found to be none, and is shown as a remark.
+    on it; of kind `unused` it is found to be none, and is shown as a remark. `other` is the other side of a race.
+    `again`: it is of a second launch. `allowed` is what allows it; "" if nothing does.
     """
 
     kind: FaultKind
@@ -41,16 +55,24 @@ class Fault:
     thread: tuple[int, ...] | None = None
     count: int = 1
     by_effect: bool = False
+    other: Other | None = None
+    again: bool = False
+    allowed: str = ""
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         times = f" ({self.count} times)" if self.count > 1 else ""
-        severity = "remark" if self.is_remark else "error"
-        return f"{place}: {severity}: {self.kind.words}: {self.text}{times}"
+        return f"{place}: {self.severity}: {self.kind.words}: {self.text}{times}{self.allowed and f' ({self.allowed})'}"
+
+    @property
+    def severity(self) -> str:
+        """The word "allowed", "remark" or "error"."""
+        return "allowed" if self.allowed else "remark" if self.kind.is_remark else "error"
 
     @property
     def is_remark(self) -> bool:
-        return self.kind.is_remark
+        """Whether it is none that counts: a remark, or allowed."""
+        return self.kind.is_remark or bool(self.allowed)
 
     @property
     def less_than_a_race(self) -> bool:
@@ -111,7 +133,13 @@ class Words:
         if raw.pc in self.places.callers:
             text += f" (called at {self.places.callers[raw.pc]})"
         by_effect = kind == FaultKind.UNINITIALISED and bool(raw.space)
-        return Fault(kind, file, line, text, self.cut(raw.block), self.thread(raw.thread), raw.count, by_effect)
+        other = self.other(raw) if raw.other_pc else None
+        return Fault(kind, file, line, text, self.cut(raw.block), self.thread(raw.thread), raw.count, by_effect, other)
+
+    def other(self, raw: RawFault) -> Other:
+        """The other side of a fault that has one."""
+        thread = self.thread(raw.other_thread) if raw.other_thread < THREADS else None
+        return Other(*self.places.lines[raw.other_pc], self.cut(raw.other_block), thread, bool(raw.other_write))
 
     def case(self, fault: RawFault) -> str:
         return self.cases[fault.which]
@@ -124,6 +152,14 @@ class Words:
             return f"{self.access(fault)} of shared memory, where the mbarrier made at {at} is still in use"
         if self.case(fault) == "marked":
             return f"{self.access(fault)}, which {at} reads as what no thread writes (__ldg, ld.global.nc)"
+        if self.case(fault) in LOST_UPDATES:
+            own = self.places.at(fault.meeting_pc, self.places.lines[fault.pc][0])
+            memory = "shared" if fault.space else "global"
+            other = f"{self.name_thread(fault.other_thread)} of {self.name_block(fault.other_block)}"
+            return (
+                f"{self.access(fault)} of {memory} memory after the load at {own}, and {other}, which nothing orders, "
+                f"writes it at {at} in between: that update is lost; use one atomic operation, or a lock"
+            )
         other, why = self.name_worker(fault.other_thread), "with no __syncthreads() between"
         if fault.other_thread >= THREADS:
             why = "and nothing waits for that"
@@ -140,6 +176,11 @@ class Words:
         return f"{self.race(fault)}, whatever the data, so that nothing depends on who is last"
 
     def unordered(self, fault: RawFault) -> str:
+        if self.case(fault) in LOST_UPDATES:
+            return (
+                f"{self.access(fault)} after a load: another thread may write it in between, whose update is then lost;"
+                " the grid is too large to try that"
+            )
         return f"{self.race(fault)}; both are volatile or atomic, so it is no race, but either may come first"
 
     def lacking(self, fault: RawFault) -> str:
@@ -226,6 +267,9 @@ class Words:
             where = "in another round of a loop around it"
         waiting = f"{self.name_thread(fault.other_thread)} of {self.name_block(fault.block)}"
         return f"{waiting} waits here, {self.name_thread(fault.thread)} {where}"
+
+    def ended(self, fault: RawFault) -> str:
+        return f"{self.divergence(fault)}; a GPU does not wait for it, CUDA's rules require all threads"
 
     def cut(self, place: Iterable[int]) -> tuple[int, ...]:
         """(x, y, z) of a block or a thread; (x, y) if nothing of the launch differs along z."""

@@ -1,15 +1,20 @@
-"""Format the result of a trace as text, JSON or GitHub annotations."""
+"""Format the result of a trace as text, JSON, GitHub annotations, SARIF or JUnit's XML."""
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
 from kernelscope.compile import missing_checks
 from kernelscope.counts import Row
+from kernelscope.errors import UserError
+from kernelscope.fault_kinds import FaultKind
 from kernelscope.faults import Fault
 from kernelscope.tracer import SCHEDULES
 
@@ -63,7 +68,7 @@ def github(report: Report) -> list[str]:
 def as_json(report: Report) -> list[str]:
     """One object: what ran, its row of traffic.csv, and the faults, of which remarks are none."""
     faults = [
-        {"severity": "remark" if fault.is_remark else "error", "title": fault.kind.words}
+        {"severity": fault.severity, "title": fault.kind.words}
         | {name: value for name, value in dataclasses.asdict(fault).items() if name != "by_effect"}
         for fault in report.faults
     ]
@@ -71,8 +76,129 @@ def as_json(report: Report) -> list[str]:
     return [json.dumps(told | {"orders": list(SCHEDULES), "lacking": missing_checks()}, indent=2)]
 
 
+def sarif(report: Report) -> list[str]:
+    """One log of SARIF 2.1.0: a result per fault, with the other side of a race as a related location."""
+    results = []
+    for fault in report.faults:
+        level = {"error": "error", "remark": "note", "allowed": "none"}[fault.severity]
+        result = {
+            "ruleId": str(fault.kind),
+            "level": level,
+            "message": {"text": fault.text},
+            "locations": [_location(fault.file, fault.line)],
+            "occurrenceCount": fault.count,
+        }
+        if fault.other:
+            side = _location(fault.other.file, fault.other.line)
+            words = f"the other side {'writes' if fault.other.writes else 'reads'} here"
+            result["relatedLocations"] = [side | {"message": {"text": words}}]
+        if fault.allowed:
+            result["suppressions"] = [{"kind": "inSource", "justification": fault.allowed}]
+        results.append(result)
+    return _sarif_log(results)
+
+
+def _location(file: str, line: int | None) -> dict[str, Any]:
+    region = {"region": {"startLine": line}} if line else {}
+    return {"physicalLocation": {"artifactLocation": {"uri": file}} | region}
+
+
+def _sarif_log(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    words = {str(kind): kind.words for kind in FaultKind} | {"refused": "kernel that cannot run"}
+    rules = [{"id": rule, "shortDescription": {"text": words[rule]}} for rule in sorted({r["ruleId"] for r in results})]
+    runs = [{"tool": {"driver": {"name": "kernelscope", "rules": rules}}, "results": results}]
+    schema = "https://json.schemastore.org/sarif-2.1.0.json"
+    return [json.dumps({"$schema": schema, "version": "2.1.0", "runs": runs}, indent=2)]
+
+
+def junit(report: Report) -> list[str]:
+    """A test suite of JUnit: a failure per fault, what is no fault in the output of the test."""
+    failures = [
+        f"    <failure type={quoteattr(str(fault.kind))} message={quoteattr(_xml(fault.text))}>"
+        f"{escape(_xml(str(fault)))}</failure>"
+        for fault in report.faults
+        if not fault.is_remark
+    ]
+    said = "\n".join([*(str(fault) for fault in report.faults if fault.is_remark), *_traffic(report)])
+    return _suite(report.title, [*failures, f"    <system-out>{escape(_xml(said))}</system-out>"], len(failures), 0)
+
+
+def _suite(title: str, inside: Sequence[str], failures: int, errors: int) -> list[str]:
+    name = quoteattr(_xml(title))
+    return [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        f'<testsuite name="kernelscope" tests="1" failures="{min(failures, 1)}" errors="{errors}">',
+        f'  <testcase classname="kernelscope" name={name}>',
+        *inside,
+        "  </testcase>",
+        "</testsuite>",
+    ]
+
+
+def _xml(words: str) -> str:
+    """Words without the control characters that XML does not take."""
+    return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", "?", words)
+
+
+def refusal(form: str, message: str) -> list[str]:
+    """An entry, in one of the FORMATS for programs, for a kernel that cannot run; none as text."""
+    place = re.match(r"(?P<file>[^\s:]+):(?:(?P<line>\d+):)? ", message)
+    file, line = (place["file"], int(place["line"] or 0) or None) if place else ("", None)
+    if form == "sarif":
+        result = {"ruleId": "refused", "level": "error", "message": {"text": message}}
+        return _sarif_log([result | ({"locations": [_location(file, line)]} if place else {})])
+    if form == "junit":
+        said = f'    <error type="refused" message={quoteattr(_xml(message))}></error>'
+        return _suite(file or "kernelscope", [said], 0, 1)
+    if form == "json":
+        return [json.dumps({"refused": {"file": file, "line": line, "text": message}, "faults": []}, indent=2)]
+    if form == "github":
+        at = f" file={_escaped(file, ':,')}" + (f",line={line}" if line else "") if place else ""
+        return [f"::error{at}::{_escaped(message)}"]
+    return []
+
+
 #: The values of --format.
-FORMATS: dict[str, Callable[[Report], list[str]]] = {"text": text, "json": as_json, "github": github}
+FORMATS: dict[str, Callable[[Report], list[str]]] = {
+    "text": text,
+    "json": as_json,
+    "github": github,
+    "sarif": sarif,
+    "junit": junit,
+}
+
+_ALLOWED = re.compile(r"//\s*kernelscope:\s*allow\s+([\w, ]+)")
+#: What may be allowed.
+KINDS = (*(str(kind) for kind in FaultKind), "second_launch")
+
+
+def allow(report: Report, rules: Sequence[str], by: str) -> Report:
+    """The report with the faults marked that are allowed: by `rules`, each a kind of KINDS, or of one line `KIND:LINE`,
+    which come from `by`; or by a comment `// kernelscope: allow KIND` in their line or the one before. Raises UserError
+    for a kind that is none."""
+    for rule in rules:
+        kind, colon, line = rule.partition(":")
+        if kind not in KINDS or (colon and not line.isdigit()):
+            raise UserError(
+                f"{by} {rule}: write a kind, such as race, or race:12 for line 12; kinds are {', '.join(KINDS)}"
+            )
+    return dataclasses.replace(report, faults=[_allowed(fault, rules, by) for fault in report.faults])
+
+
+def _allowed(fault: Fault, rules: Sequence[str], by: str) -> Fault:
+    names = {str(fault.kind), *(["second_launch"] if fault.again else [])}
+    for rule in rules:
+        kind, _, line = rule.partition(":")
+        if kind in names and line in ("", str(fault.line)):
+            return dataclasses.replace(fault, allowed=f"{by} {rule}")
+    if not fault.line or not Path(fault.file).is_file():
+        return fault
+    lines = Path(fault.file).read_text(encoding="utf-8", errors="replace").splitlines()
+    for number in (fault.line, fault.line - 1):
+        comment = _ALLOWED.search(lines[number - 1]) if 0 < number <= len(lines) else None
+        if comment and names & set(re.split(r"[\s,]+", comment[1])):
+            return dataclasses.replace(fault, allowed=f"the comment in line {number}")
+    return fault
 
 
 def _traffic(report: Report) -> list[str]:
@@ -94,7 +220,8 @@ def _summary(report: Report) -> str:
 def _annotation(fault: Fault) -> str:
     place = f"file={_escaped(fault.file, ':,')}" + (f",line={fault.line}" if fault.line else "")
     title = _escaped(fault.kind.words, ":,")
-    return f"::{'notice' if fault.is_remark else 'error'} {place},title={title}::{_escaped(fault.text)}"
+    words = fault.text + (f" ({fault.allowed})" if fault.allowed else "")
+    return f"::{'notice' if fault.is_remark else 'error'} {place},title={title}::{_escaped(words)}"
 
 
 def _escaped(words: str, more: str = "") -> str:

@@ -128,8 +128,9 @@ def _call(inside: str, number: int) -> tuple[str | None, str]:
     if not text.strip():
         return None, "do {} while (0)"
     code = [f"::std::uint64_t emulator_values[{max(1, len(operands))}];"]
-    # What wgmma writes, it writes later: the interpreter knows these registers by their addresses.
-    placed = "wgmma.mma_async" in text
+    # What wgmma writes, it writes later: the interpreter knows these registers by their addresses. Sums that pass
+    # through its wait or its fence are not read there.
+    placed = "wgmma." in text
     for index, (output, both, letter, value) in enumerate(operands):
         if not output or (both and not placed):
             code.append(f"::emulator::ptx::put<'{letter}'>(emulator_values[{index}], ({value}));")

@@ -7,6 +7,7 @@ launches of a program is summed.
 import contextlib
 import ctypes
 import dataclasses
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from kernelscope.compile import constant_stores, declarations_of
+from kernelscope.compile import assignments, declarations_of, unused_exchanges
 from kernelscope.counts import Row, Traffic, counts
 from kernelscope.cpp import display_path
 from kernelscope.emulator import ASCENDING, Emulator, Order, fits_together, stop_message
 from kernelscope.errors import UserError
 from kernelscope.fault_kinds import FaultKind
-from kernelscope.faults import Fault, RawFault, Words, offsets_in
+from kernelscope.faults import LOST_UPDATES, Fault, RawFault, Words, offsets_in
 from kernelscope.launch import Three
 from kernelscope.places import Places
 from kernelscope.program import Arrays, Operand, Program, check_memory
@@ -77,12 +78,18 @@ class Tracer:
         self.places = Places(library, source.path)
         kinds, self.cases, self.ways = (self.emulator.text(f"tracer_{n}").split() for n in ("kinds", "cases", "ways"))
         self.kinds = [FaultKind[name.upper()] for name in kinds]
+        #: Local variables without a value: name, file, line, whether a register holds it, and the function.
+        self.unset: list[list[Any]] = json.loads(self.emulator.text("emulator_unset"))
         self.emulator.library.tracer_traffic.restype = ctypes.POINTER(Traffic)
         self.emulator.library.tracer_faults.restype = ctypes.POINTER(RawFault)
 
     @cached_property
-    def _constant_stores(self) -> set[tuple[str, int]]:
-        return constant_stores(self.source)
+    def _assignments(self) -> dict[tuple[str, int | None], bool]:
+        return {(file, line): alike for (file, line), alike in assignments(self.source).items()}
+
+    @cached_property
+    def _unused_exchanges(self) -> set[tuple[str, int]]:
+        return unused_exchanges(self.source)
 
     def trace(self, program: Program, blocks: Iterable[Three] = (), stop: bool = False) -> tuple[Row, list[Fault]]:
         """Run a program under every schedule; returns (row of traffic.csv as a dict, list of Faults).
@@ -97,8 +104,8 @@ class Tracer:
             check_memory(program.label, program.operands)
         unit = 4
         self.emulator.silent = False  # of several runs, the first one prints
+        self.emulator.seconds_left = self.limit or None
         while True:  # once more if there are accesses of fewer bytes than a cell has
-            self.emulator.seconds_left = self.limit or None
             row, faults, finest = self._trace(program, blocks, stop, unit)
             if finest >= unit:
                 return row, faults
@@ -114,6 +121,7 @@ class Tracer:
             self.results = {}
             again: list[Fault] = []
             row: Row = {}
+            suspected: dict[Any, Fault] = {}
             faults: dict[Any, Fault] = dict(self._too_aligned(program))
             for name, order in SCHEDULES.items():
                 self._run_in_some_order(program, arrays, order, Watching(counting=not row, stop=stop), blocks)
@@ -121,6 +129,7 @@ class Tracer:
                 if finest < self.unit:
                     return row, [], finest
                 found, stopped = self._faults(program), self._stopped(program)
+                suspected |= {fault.key: fault for fault in self._faults(program, updates=True)}
                 for fault in found:
                     faults.setdefault(fault.key, fault)
                 if stopped:  # what was counted up to there says nothing
@@ -139,6 +148,9 @@ class Tracer:
                         continue  # outside a shared array there is something else where the arrays lie apart
                     kind, text, count = differs
                     faults.setdefault(kind, Fault(kind, display_path(self.source.path), None, text, count=count))
+            if suspected and self.results:
+                suspected = self._updates(program, arrays, suspected)
+                faults = suspected | faults
             faults |= {fault.key: fault for fault in again if fault.key not in faults}
             # What is written at the same time is not yet written in some order of the threads, nor always one value.
             races = {(fault.file, fault.line) for fault in faults.values() if fault.kind == FaultKind.RACE}
@@ -165,6 +177,17 @@ class Tracer:
             return {key: fault.unused() if fault.by_effect else fault for key, fault in faults.items()}
         return faults
 
+    def _updates(self, program: Program, arrays: Arrays, suspected: dict[Any, Fault]) -> dict[Any, Fault]:
+        """The Faults of a run in which all blocks run at the same time, and each thread lets the others run before it
+        stores what it may have made of an earlier load. If the grid is too large for that, what is `suspected`."""
+        if not all(map(fits_together, program.launches)):
+            return suspected
+        self.emulator.library.tracer_interleave(ctypes.c_int(1))
+        program.fill(arrays)
+        self._run(program, arrays, Order(together=True), Watching())
+        self.emulator.library.tracer_interleave(ctypes.c_int(0))
+        return {fault.key: fault for fault in self._faults(program, updates=True)}
+
     def _again(self, program: Program, arrays: Arrays, known: set[Any]) -> list[Fault]:
         """The Faults of a second launch, which finds what the run before left in the program's arrays and the kernel's
         variables; none if it left all as it was. `known` are the keys of what was found there."""
@@ -177,13 +200,26 @@ class Tracer:
         because = f", when it is launched a second time; the first time changed {', '.join(left)}"
         program.clear(arrays)
         self._run(program, arrays, self.way, Watching(again=True))
-        found = [dataclasses.replace(f, text=f.text + because) for f in self._faults(program) if f.key not in known]
+        found = [
+            dataclasses.replace(f, text=f.text + because, again=True)
+            for f in self._faults(program)
+            if f.key not in known
+        ]
         if stopped := self._stopped(program):
-            return [*found, dataclasses.replace(stopped[1], text=stopped[1].text + because)]
+            return [*found, dataclasses.replace(stopped[1], text=stopped[1].text + because, again=True)]
         wrong = program.wrong(program.results(arrays))
         if not wrong or found or program.wrong(self.results):
             return found
-        return [Fault(program.kind, display_path(self.source.path), None, wrong + because)]
+        return [Fault(program.kind, display_path(self.source.path), None, wrong + because, again=True)]
+
+    def run_once(self, program: Program, like: "Tracer") -> Arrays:
+        """What a run in ascending order leaves, with cells and blocks as those of the last trace by `like`; empty if
+        it does not come to its end."""
+        self.emulator.silent = True
+        self.together = like.together
+        with self._allocated(program, like.unit) as arrays:
+            self._run_in_some_order(program, arrays, ASCENDING, Watching())
+            return program.results(arrays) if self.ended else {}
 
     def count(self, program: Program, kinds: Mapping[Three, int]) -> Row:
         """The row of a program by one block of each of its `kinds`, a dict from the block to their number; by all
@@ -343,8 +379,8 @@ class Tracer:
                     file, line = next(places, (display_path(self.source.path), None))
                     yield array.name, Fault(FaultKind.MISALIGNED, file, line, text)
 
-    def _faults(self, program: Program) -> list[Fault]:
-        """The Faults of the last run, those of one kind and line joined."""
+    def _faults(self, program: Program, updates: bool = False) -> list[Fault]:
+        """The Faults of the last run, those of one kind and line joined: of lost `updates`, or all others."""
         arrays, bits = list(program.operands), np.dtype(f"V{program.itemsize}")
         for variable in self.variables:
             shape = (-(-variable.size // bits.itemsize),) if variable.size > bits.itemsize else ()
@@ -352,14 +388,23 @@ class Tracer:
             arrays.append(Operand(variable.name.rsplit("::", 1)[-1], "", bits, shape, True))
         number = ctypes.c_int()
         pointer = self.emulator.library.tracer_faults(ctypes.byref(number))
-        reported = pointer[: number.value] if number.value else []
+        reported = (
+            [raw for raw in pointer[: number.value] if (self.cases[raw.which] in LOST_UPDATES) == updates]
+            if number.value
+            else []
+        )
         self.places.look_up({offset for raw in reported for offset in offsets_in(raw)})
         found: dict[Any, Fault] = {}
         for raw in reported:
             launch = program.launches[raw.launch]
             words = Words(launch, arrays, self.emulator.shared_of(launch), self.places, self.cases, program.itemsize)
             fault = words.fault(raw, self.kinds[raw.kind])
-            if raw.same_value and (fault.file, fault.line) in self._constant_stores:
+            if self.cases[raw.which] == "lost_swap" and (fault.file, fault.line) not in self._unused_exchanges:
+                continue
+            # Nothing is lost by a flag that all set alike.
+            if updates and raw.same_value and self._assignments.get((fault.file, fault.line), True):
+                continue
+            if raw.same_value and self._assignments.get((fault.file, fault.line)):
                 fault = words.fault(raw, FaultKind.SAME_VALUE)
             first = found.setdefault(fault.key, fault)
             if first is not fault:

@@ -77,6 +77,46 @@ using If = std::enable_if_t<condition, T>;
 template <typename A, typename B>
 inline constexpr bool is_same = std::is_same_v<A, B>;
 
+// Shifts and conversions with the results that a GPU has; arithmetic.py puts in the calls.
+#define EMULATOR_PURE __attribute__((always_inline)) inline constexpr
+template <typename A, typename B>
+EMULATOR_PURE auto shifted_left(A a, B b)
+{
+    if constexpr (std::is_integral_v<A> && std::is_integral_v<B>) {
+        using T = decltype(+a);
+        using U = std::make_unsigned_t<T>;
+        const auto by = static_cast<unsigned>(b);
+        return by < 8 * sizeof(T) ? static_cast<T>(static_cast<U>(a) << by) : T(0);
+    } else {
+        return a << b;
+    }
+}
+template <typename A, typename B>
+EMULATOR_PURE auto shifted_right(A a, B b)
+{
+    if constexpr (std::is_integral_v<A> && std::is_integral_v<B>) {
+        using T = decltype(+a);
+        const auto by = static_cast<unsigned>(b);
+        return by < 8 * sizeof(T) ? static_cast<T>(+a >> by) : static_cast<T>(a < A(0) ? -1 : 0);
+    } else {
+        return a >> b;
+    }
+}
+template <typename To, typename From>
+EMULATOR_PURE To converted(From a)
+{
+    if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && sizeof(To) >= 4) {
+        using Limits = std::numeric_limits<To>;
+        constexpr bool is_zero = sizeof(From) == 4 && sizeof(To) == 4;  // what NaN becomes
+        if (a != a) return is_zero ? To(0) : static_cast<To>(1ull << (8 * sizeof(To) - 1));
+        constexpr From beyond = static_cast<From>(Limits::max() / 2 + 1) * 2;
+        if (a >= beyond) return Limits::max();
+        if (a <= static_cast<From>(Limits::min())) return Limits::min();
+    }
+    return (To)a;
+}
+#undef EMULATOR_PURE
+
 /// What `alignas` takes: a number of bytes, or a type.
 template <std::size_t bytes>
 constexpr std::size_t alignment()

@@ -11,6 +11,7 @@ namespace emulator {
 struct Atomic {
     bool reads = true, writes = true, of_block = false;
     bool takes = false;  // a compare-and-swap
+    bool swaps = false;  // stores a value that does not depend on the one before
 };
 void atomic_access(const void* address, unsigned size, Atomic kind);
 void trap(const char* text, const char* file, int line);
@@ -108,17 +109,19 @@ inline unsigned long long ullmax(unsigned long long a, unsigned long long b) { r
 
 // ---- Atomics --------------------------------------------------------------------------------------------------------
 
-#define EMULATOR_ATOMIC(name, expression)                                                                 \
-    template <typename T>                                                                                 \
-    __forceinline__ T name(T* address, emulator::Same<T> value)                                           \
-    {                                                                                                     \
-        return emulator::atomically(address, [=](T old) -> T { return expression; });                     \
-    }                                                                                                     \
-    template <typename T>                                                                                 \
-    __forceinline__ T name##_block(T* address, emulator::Same<T> value)                                   \
-    {                                                                                                     \
-        return emulator::atomically(address, [=](T old) -> T { return expression; }, {true, true, true}); \
-    }                                                                                                     \
+#define EMULATOR_ATOMIC(name, expression, ...)                                                    \
+    template <typename T>                                                                         \
+    __forceinline__ T name(T* address, emulator::Same<T> value)                                   \
+    {                                                                                             \
+        constexpr emulator::Atomic kind{true, true, false, ##__VA_ARGS__};                        \
+        return emulator::atomically(address, [=](T old) -> T { return expression; }, kind);       \
+    }                                                                                             \
+    template <typename T>                                                                         \
+    __forceinline__ T name##_block(T* address, emulator::Same<T> value)                           \
+    {                                                                                             \
+        constexpr emulator::Atomic kind{true, true, true, ##__VA_ARGS__};                         \
+        return emulator::atomically(address, [=](T old) -> T { return expression; }, kind);       \
+    }                                                                                             \
     template <typename T>                                                                                 \
     __forceinline__ T name##_system(T* address, emulator::Same<T> value)                                  \
     {                                                                                                     \
@@ -126,7 +129,7 @@ inline unsigned long long ullmax(unsigned long long a, unsigned long long b) { r
     }
 EMULATOR_ATOMIC(atomicAdd, old + value)
 EMULATOR_ATOMIC(atomicSub, old - value)
-EMULATOR_ATOMIC(atomicExch, (static_cast<void>(old), value))
+EMULATOR_ATOMIC(atomicExch, (static_cast<void>(old), value), false, true)
 EMULATOR_ATOMIC(atomicMin, value < old ? value : old)
 EMULATOR_ATOMIC(atomicMax, old < value ? value : old)
 EMULATOR_ATOMIC(atomicAnd, old& value)

@@ -152,6 +152,9 @@ void run_bar(const Instruction& i, Frame& f)
     if (wanted % 32) return refuse(f, "a barrier takes whole warps, not " + std::to_string(wanted) + " threads");
     Named& n = named[16 * block_rank() + number];
     n.number = number;
+    if (number == 0 && waits_at_block_barrier(block_rank()))
+        refuse(f, "comes to barrier 0 with " + std::to_string(wanted) +
+                      " threads, others wait at __syncthreads(), which is barrier 0 of all threads");
     if (n.arrived && n.wanted != wanted)
         refuse(f, "comes to barrier " + std::to_string(number) + " with " + std::to_string(wanted) +
                       " threads, others came with " + std::to_string(n.wanted));

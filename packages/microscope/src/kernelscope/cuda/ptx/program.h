@@ -270,6 +270,7 @@ void end_barriers();
 void start_copies();
 void end_copies();
 void start_products();
+void end_products();
 bool deliver();  // the next copy that is under way
 
 }  // namespace emulator::ptx

@@ -35,6 +35,7 @@ void block_starts()
 void block_ends()
 {
     end_barriers();
+    end_products();
     end_stores();
     end_copies();
 }

@@ -41,6 +41,8 @@ struct Layout {
 struct Products {
     std::vector<std::uint32_t> groups;  // when each was committed
     bool fenced = false;                // whether there was a wgmma.fence
+    unsigned started = 0;               // products
+    Origin last{};                      // that was started
 };
 static std::vector<Products> products;  // of each warp
 
@@ -143,6 +145,11 @@ static void act_wgmma_bytes(void* const* records, unsigned lanes)
 void run_wgmma(const Instruction& i, Frame& f)
 {
     all_lanes(i, f, is_bytes(i.type) ? act_wgmma_bytes : act_wgmma);
+    if (thread_number() % 32 == 0) {
+        Products& mine = products[thread_number() / 32];
+        ++mine.started;
+        mine.last = {f.source, f.pc};
+    }
     for (const Operand& sum : i.operands[0].parts)
         if (sum.kind == Operand::slot && unsigned(sum.index) < f.place_count)
             watch::sum_begins(f.places[sum.index].at, f.places[sum.index].bytes,
@@ -177,5 +184,21 @@ void run_wgmma_wait(const Instruction& i, Frame& f)
 }
 
 void start_products() { products.assign(cluster_blocks * block_threads() / 32, {}); }
+
+
+// A product is one operation of the four warps of a group.
+void end_products()
+{
+    for (std::size_t warp = 0; warp < products.size(); ++warp) {
+        const Products &one = products[warp], &other = products[warp - warp % (block_threads() / 32) % 4];
+        const Origin& last = one.started > other.started ? one.last : other.last;
+        if (one.started != other.started)
+            return watch::divergence("warp " + std::to_string(warp % (block_threads() / 32)) + " starts " +
+                                         std::to_string(one.started) + " products (wgmma), and the first warp of its "
+                                         "group " + std::to_string(other.started) +
+                                         "; a product is one operation of the four warps of a group",
+                                     last.source->file, last.source->line);
+    }
+}
 
 }  // namespace emulator::ptx

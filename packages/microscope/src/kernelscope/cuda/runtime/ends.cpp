@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <dlfcn.h>
 #include <iterator>
 #include <pthread.h>
@@ -40,6 +41,53 @@ std::uint64_t library_offset(std::uintptr_t pc)
     return here.dli_fbase == there.dli_fbase ? pc - reinterpret_cast<std::uintptr_t>(here.dli_fbase) : 0;
 }
 
+#if defined(__x86_64__)
+// The CPU refuses the least integer divided by -1, where a GPU wraps around. Whether that was it; then the instruction,
+// an idiv, is done: quotient and remainder are there.
+bool divides_by_minus_one(greg_t* registers)
+{
+    static constexpr int numbers[] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
+                                      REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
+    const auto* at = reinterpret_cast<const unsigned char*>(registers[REG_RIP]);
+    const unsigned rex = (*at & 0xf0) == 0x40 ? *at++ : 0;
+    if (*at++ != 0xf7 || (*at >> 3 & 7) != 7) return false;
+    const bool is_wide = rex & 8;
+    const unsigned mode = *at >> 6, low = *at & 7, number = low | (rex & 1) << 3;
+    ++at;
+    std::uintptr_t address = 0;
+    const auto displacement = [&](unsigned bytes) {
+        std::int32_t value = 0;
+        if (bytes == 1) value = static_cast<signed char>(*at);
+        if (bytes == 4) std::memcpy(&value, at, 4);
+        at += bytes;
+        return value;
+    };
+    if (mode != 3) {
+        bool has_base = true;
+        unsigned base = number;
+        if (low == 4) {
+            const unsigned sib = *at++, index = (sib >> 3 & 7) | (rex >> 1 & 1) << 3;
+            base = (sib & 7) | (rex & 1) << 3;
+            if (index != 4) address += registers[numbers[index]] << (sib >> 6);
+            has_base = mode || (sib & 7) != 5;
+            if (!has_base) address += displacement(4);
+        } else if (low == 5 && !mode) {
+            has_base = false;
+            address += displacement(4);
+            address += reinterpret_cast<std::uintptr_t>(at);  // from the next instruction on
+        }
+        if (has_base) address += registers[numbers[base]] + displacement(mode == 1 ? 1 : mode == 2 ? 4 : 0);
+    }
+    std::int64_t divisor = mode == 3 ? registers[numbers[number]] : 0;
+    if (mode != 3) std::memcpy(&divisor, reinterpret_cast<const void*>(address), is_wide ? 8 : 4);
+    if ((is_wide ? divisor : static_cast<std::int32_t>(divisor)) != -1) return false;
+    registers[REG_RAX] = is_wide ? registers[REG_RAX] : static_cast<std::uint32_t>(registers[REG_RAX]);
+    registers[REG_RDX] = 0;
+    registers[REG_RIP] = reinterpret_cast<greg_t>(at);
+    return true;
+}
+#endif
+
 // A thread that computes without an access or a barrier is not asked whether its time is up: the second tick ends it.
 void on_signal(int number, siginfo_t* info, [[maybe_unused]] void* context)
 {
@@ -62,6 +110,9 @@ void on_signal(int number, siginfo_t* info, [[maybe_unused]] void* context)
         sigaction(number, &earlier[std::find(signals, std::end(signals), number) - signals], nullptr);
         return;
     }
+#if defined(__x86_64__)
+    if (number == SIGFPE && divides_by_minus_one(static_cast<ucontext_t*>(context)->uc_mcontext.gregs)) return;
+#endif
     const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
     if (number == SIGFPE) stop(End::division, pc);
     if (number == SIGILL) stop(End::instruction, pc);

@@ -60,6 +60,7 @@ void together(unsigned mask, const void* kind, void* record, void (*act)(void* c
 
 /// __syncthreads() that also adds up the threads whose `predicate` holds; returns how many there are.
 unsigned synchronise(bool predicate, const char* file, int line, unsigned column);
+bool waits_at_block_barrier(unsigned rank);  // whether a thread of this block is at __syncthreads()
 void rounds(unsigned number);  // the next barrier of the running thread is in this round of the loops around it
 
 /// The barriers of a block (besides __syncthreads()), a cluster and the grid: threads arrive, and wait until all that

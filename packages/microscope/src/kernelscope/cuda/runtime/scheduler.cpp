@@ -321,6 +321,11 @@ unsigned synchronise(bool predicate, const char* file, int line, unsigned column
     return predicates;
 }
 
+bool waits_at_block_barrier(unsigned rank)
+{
+    return std::any_of(waiting.begin(), waiting.end(), [&](Fiber* f) { return f->thread / slots_of_block == rank; });
+}
+
 void rounds(unsigned number) { current->round = number; }
 
 void sleep_for(const void* object, Why why, std::uint64_t detail, const char* file, int line, const void* pc, bool now)

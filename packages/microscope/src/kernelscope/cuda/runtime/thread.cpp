@@ -13,7 +13,7 @@ void atomic_access(const void* address, unsigned size, Atomic kind)
 {
     if (kind.reads) asks(address, size, __builtin_return_address(0));
     watch::atomic(address, size, kind.writes, __builtin_return_address(0),
-                  {true, kind.reads && kind.writes, kind.of_block, kind.takes});
+                  {true, kind.reads && kind.writes, kind.of_block, kind.takes, false, kind.swaps});
 }
 void fence(int scope, bool shows, bool learns) { watch::fence(scope, shows, learns); }
 

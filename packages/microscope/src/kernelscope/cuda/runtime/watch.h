@@ -42,6 +42,7 @@ bool accesses(const void* address, unsigned size, bool write, const void* pc);  
 struct Strength {
     bool strong = false, exchange = false, of_block = false, takes = false;
     bool stores = false;  // a thread's own store, which is done before anything else happens
+    bool swaps = false;   // an exchange whose new value does not depend on the one before
 };
 constexpr Strength weak{}, strong{true}, exchange{true, true}, store{false, false, false, false, true};
 /// Accesses that are not counted, of units.

@@ -382,7 +382,10 @@ bool uses(const void* address, unsigned bytes, bool write, const void* pc, Stren
 void atomic(const void* address, unsigned size, bool write, const void* pc, Strength strength)
 {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
-    if (watching && !on_stack(at)) meet_at_atomic(at, write, strength, pc);
+    if (watching && !on_stack(at)) {
+        examine_update(at, size, write, strength, pc);
+        meet_at_atomic(at, write, strength, pc);
+    }
     accessed(address, size, write, pc, strength);
 }
 

@@ -61,6 +61,12 @@ void examine_stores(const Access& access);
 void examine_remote(const Access& access);
 void start_remote();  // of a cluster
 void examine_ends();
+/// updates.cpp: a strong access, before it is done. Whether a thread stores what it has made of an earlier load, though
+/// another thread has stored there since: then that update is lost.
+void examine_update(std::uintptr_t at, unsigned size, bool write, const watch::Strength& strength, const void* pc);
+/// The last strong access is done.
+void settle_update();
+void start_updates();  // of a block
 
 // Whether the address is in the thread's own arrays, most of which are registers on a GPU. What units do is no
 // thread's.

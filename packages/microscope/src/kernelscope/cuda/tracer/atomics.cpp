@@ -186,6 +186,17 @@ Unordered unordered_by_meeting(std::uintptr_t at, std::uint32_t stamp, unsigned 
     return {};
 }
 
+const Writer* other_writer(std::uintptr_t at)
+{
+    static Writer writer;
+    const auto last = last_told.find(at);
+    if (last == last_told.end()) return nullptr;
+    const Told& told = last->second;
+    if (told.thread == running && told.stamp >= block_start) return nullptr;
+    writer = {told.stamp, told.thread, told.pc};
+    return &writer;
+}
+
 void start_meetings_of_launch()
 {
     told.clear();

@@ -20,6 +20,13 @@ struct Unordered {
 /// The one at another address that should order what `worker` did here at that time before what the running thread
 /// does now; Case::plain if there is none.
 Unordered unordered_by_meeting(std::uintptr_t at, std::uint32_t stamp, unsigned worker);
+/// The last atomic write to an address by another thread than the running one; null if there is none.
+struct Writer {
+    std::uint32_t stamp;
+    unsigned thread;
+    std::uintptr_t pc;
+};
+const Writer* other_writer(std::uintptr_t at);
 void start_meetings_of_launch();
 void start_meetings_of_block();
 

@@ -32,6 +32,7 @@ struct Site {  // an instruction, in one of the spaces
     watch::Strength strength;
     bool unit;  // an asynchronous unit does it
     Way way = plain;
+    bool generic = false;  // a unit that writes by the proxy of the threads' accesses (cp.async)
     bool guesses = false;  // a plain load of what a compare-and-swap of the same thread is then to find
 };
 

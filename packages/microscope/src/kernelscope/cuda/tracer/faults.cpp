@@ -38,6 +38,8 @@ Fault new_fault(Kind kind)
 }
 
 namespace {
+bool is_update(const Fault& fault) { return fault.which == Case::lost_update || fault.which == Case::lost_swap; }
+
 // Two of one kind and instruction become one: the first, unless it is of the lanes of a warp alone.
 void join(Fault& first, const Fault& other)
 {
@@ -55,7 +57,7 @@ void keep(const Fault& fault)
 {
     auto same = std::find_if(faults.begin(), faults.end(), [&](const Fault& f) {
         return f.kind == fault.kind && f.pc == fault.pc && f.line == fault.line && f.space == fault.space &&
-               f.load_pc == fault.load_pc;
+               f.load_pc == fault.load_pc && is_update(f) == is_update(fault);
     });
     if (same == faults.end())
         faults.push_back(fault);

@@ -23,6 +23,7 @@ void block_starts()
     if (shared_cells.size() < cluster_blocks * block_cells) shared_cells.resize(cluster_blocks * block_cells);
     start_remote();
     start_units();
+    start_updates();
     for (unsigned rank = 0; watching && rank < cluster_blocks; ++rank)
         std::fill_n(reinterpret_cast<std::uint32_t*>(shared_begin + rank * window_alignment), (shared_bytes + 3) / 4,
                     poison);
@@ -31,6 +32,7 @@ void block_starts()
 
 void thread_runs(unsigned thread)
 {
+    settle_update();
     running = thread;
     if (cluster_blocks > 1) last_barrier = last_barriers[rank_of(thread)];
     if (counting) count_thread(thread);
@@ -56,9 +58,10 @@ void barrier_releases(const std::vector<Fiber*>& fibers)
     fault.line = first.line;
     fault.other_thread = in_words(first.thread);
     if (last_ended[rank] >= 0) {
-        fault.thread = in_words(last_ended[rank]);
-        report(fault);
-        return;
+        Fault remark = fault;
+        remark.kind = Kind::ended;
+        remark.thread = in_words(last_ended[rank]);
+        report(remark);
     }
     for (const Fiber* fiber : fibers)
         if (fiber->line != first.line || fiber->column != first.column || std::strcmp(fiber->file, first.file) != 0) {
@@ -86,6 +89,7 @@ void block_ends()
 {
     if (counting) count_requests();
     if (is_undecided) decide();
+    settle_update();
     if (watching && !abandoned) examine_ends();
 }
 

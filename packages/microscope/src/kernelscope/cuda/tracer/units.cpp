@@ -63,7 +63,7 @@ Access of_unit(const void* address, bool write, const void* pc)
 bool needs_proxy_fence(Space space, std::uint32_t stamp, unsigned thread, unsigned site)
 {
     const auto& fenced = proxy_fenced[space];
-    return stamp >= block_start && thread < wgmma_of_warp && !sites[site].unit && fenced[thread] < stamp &&
+    return stamp >= block_start && thread < wgmma_of_warp && (!sites[site].unit || sites[site].generic) && fenced[thread] < stamp &&
            fenced[running] <= stamp;
 }
 
@@ -184,6 +184,7 @@ void copy_begins(const void* to, unsigned bytes, const void* pc, bool by_unit)
 {
     const unsigned site = asynchronous_site(pc, true);
     if (!by_unit) {
+        sites[site].generic = true;
         sites[site].size = bytes;
         if (counting) count(site, reinterpret_cast<std::uintptr_t>(to));
     }

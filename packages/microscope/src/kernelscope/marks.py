@@ -1,0 +1,29 @@
+"""Local variables without a value, which g++ marks."""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+_MARKS = re.compile(r'\[([^\[\]\n]+):(\d+):\d+\] (\S+) = \.DEFERRED_INIT \([^"\n]*&"([^"\n]*)"')
+
+
+def marked_variables(dump: str) -> list[list[Any]]:
+    """Name, file, line, whether a register holds it, and the function, of each variable that g++ marks, from its dump
+    of a translation unit; none of a register that nothing reads."""
+    found: dict[tuple[str, str, int, bool, str], None] = {}
+    for part in re.split(r"^;; Function ", dump, flags=re.MULTILINE)[1:]:
+        function = part.partition("\n")[0]
+        for file, line, target, name in _MARKS.findall(part):
+            in_register = bool(re.fullmatch(r"\w+_\d+(?:\(D\))?", target))
+            if not in_register or len(re.findall(rf"(?<!\w){re.escape(target)}(?!\w)", part)) > 1:
+                found.setdefault((name.removesuffix("[0]"), file, int(line), in_register, function))
+    return [list(variable) for variable in found]
+
+
+def assembler(variables: Sequence[Sequence[Any]]) -> str:
+    """Assembler text with the variables, as `Tracer.unset` reads them."""
+    return (
+        '.section .rodata.emulator_unset,"a"\n.globl emulator_unset\n.protected emulator_unset\n'
+        f"emulator_unset: .asciz {json.dumps(json.dumps(list(variables)))}\n"
+    )

@@ -1,0 +1,232 @@
+// Pairs of kernels: what is wrong in NAME_faulty, at the line that ends with FAULT or REMARK, is right in NAME.
+// test_kinds.py launches each with two blocks of 64 threads.
+#include <cuda.h>
+#include <cuda/atomic>
+#include <cuda_fp16.h>
+
+// ---- Local variables without a value, and nothing is expected -------------------------------------------------------
+
+__global__ void sum_of_floats(const float* in, float* out)
+{
+    float sum = 0;
+    for (int i = 0; i < 4; ++i) sum += in[i];
+    out[threadIdx.x] = sum;
+}
+__global__ void sum_of_floats_faulty(const float* in, float* out)
+{
+    float sum;  // FAULT
+    for (int i = 0; i < 4; ++i) sum += in[i];
+    out[threadIdx.x] = sum;
+}
+__global__ void count_of_ints(const float* in, int* found)
+{
+    int count = 0;
+    for (int i = 0; i < 4; ++i) count += in[i] > 0;
+    found[threadIdx.x] = count * 3;
+}
+__global__ void count_of_ints_faulty(const float* in, int* found)
+{
+    int count;  // FAULT
+    for (int i = 0; i < 4; ++i) count += in[i] > 0;
+    found[threadIdx.x] = count * 3;
+}
+__global__ void element_of_an_array(const float* in, double* wide)
+{
+    double parts[8];
+    for (int i = 0; i < 8; ++i) parts[i] = in[i];
+    wide[threadIdx.x] = parts[threadIdx.x % 8];
+}
+__global__ void element_of_an_array_faulty(const float* in, double* wide)
+{
+    double parts[8];  // FAULT
+    for (int i = 0; i < 7; ++i) parts[i] = in[i];
+    wide[threadIdx.x] = parts[threadIdx.x % 8];
+}
+// ---- Updates by a load and a store ----------------------------------------------------------------------------------
+
+__global__ void volatile_counter(int* count)
+{
+    atomicAdd(count, 1);
+}
+__global__ void volatile_counter_faulty(volatile int* count)
+{
+    *count = *count + 1;  // FAULT
+}
+__global__ void split_k(float* total, const float* in)
+{
+    if (threadIdx.x == 0) atomicAdd(total, in[blockIdx.x]);
+}
+__global__ void split_k_faulty(volatile float* total, const float* in)
+{
+    if (threadIdx.x == 0) total[0] += in[blockIdx.x];  // FAULT
+}
+__global__ void store_of_a_sum(int* count)
+{
+    cuda::atomic_ref<int, cuda::thread_scope_device> all(*count);
+    all.fetch_add(2, cuda::memory_order_relaxed);
+}
+__global__ void store_of_a_sum_faulty(int* count)
+{
+    cuda::atomic_ref<int, cuda::thread_scope_device> all(*count);
+    const int before = all.load(cuda::memory_order_relaxed);
+    all.store(before + 2, cuda::memory_order_relaxed);  // FAULT
+}
+__global__ void exchange_of_a_sum(unsigned* flag)
+{
+    unsigned before = atomicAdd(flag, 0), assumed;
+    do {
+        assumed = before;
+        before = atomicCAS(flag, assumed, assumed + 3);
+    } while (before != assumed);
+}
+__global__ void exchange_of_a_sum_faulty(unsigned* flag)
+{
+    const unsigned before = atomicAdd(flag, 0);
+    atomicExch(flag, before + 3);  // FAULT
+}
+__global__ void maximum_by_ptx(unsigned* flag)
+{
+    asm volatile("red.relaxed.gpu.global.max.u32 [%0], %1;" ::"l"(flag), "r"(threadIdx.x) : "memory");
+}
+__global__ void maximum_by_ptx_faulty(unsigned* flag)
+{
+    unsigned before;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(before) : "l"(flag) : "memory");
+    if (threadIdx.x > before || blockIdx.x)
+        asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(before + 1) : "memory");  // FAULT
+}
+// Right, though each loads and stores: a lock, turns, and a flag that all set alike.
+__global__ void volatile_sum_in_a_lock(int* lock, volatile int* count)
+{
+    if (threadIdx.x) return;
+    while (atomicCAS(lock, 0, 1) != 0) {}
+    __threadfence();
+    *count = *count + 1;
+    __threadfence();
+    atomicExch(lock, 0);
+}
+__global__ void in_turns(volatile int* count)
+{
+    if (threadIdx.x) return;
+    while (*count != blockIdx.x) {}
+    *count = *count + 1;
+}
+__global__ void found_by_all(volatile int* count)
+{
+    if (!*count) *count = 1;
+}
+
+// ---- Barriers, and the proxy of wgmma -------------------------------------------------------------------------------
+
+__global__ void barrier_0_of_a_warp(float* out)
+{
+    if (threadIdx.x < 32) asm volatile("bar.sync 1, 32;" ::: "memory");
+    __syncthreads();
+    if (blockIdx.x == 0) out[threadIdx.x] = 1;
+}
+__global__ void barrier_0_of_a_warp_faulty(float* out)
+{
+    if (threadIdx.x < 32) asm volatile("bar.sync 0, 32;" ::: "memory");  // FAULT
+    __syncthreads();
+    if (blockIdx.x == 0) out[threadIdx.x] = 1;
+}
+__global__ void barrier_0_arrives(float* out)
+{
+    if (threadIdx.x >= 32) asm volatile("bar.arrive 2, 64;" ::: "memory");
+    else asm volatile("bar.sync 2, 64;" ::: "memory");
+    __syncthreads();
+    if (blockIdx.x == 0) out[threadIdx.x] = 1;
+}
+__global__ void barrier_0_arrives_faulty(float* out)
+{
+    if (threadIdx.x >= 32) asm volatile("barrier.sync 0, 32;" ::: "memory");  // FAULT
+    if (__syncthreads_or(threadIdx.x == 1) && blockIdx.x == 0) out[threadIdx.x] = 1;
+}
+__global__ void exit_before_a_barrier(float* out)
+{
+    if (threadIdx.x < 40 && blockIdx.x == 0) out[threadIdx.x] = 1;
+    __syncthreads();
+}
+__global__ void exit_before_a_barrier_faulty(float* out)
+{
+    if (threadIdx.x >= 40) return;
+    if (blockIdx.x == 0) out[threadIdx.x] = 1;
+    __syncthreads();  // REMARK
+}
+
+#define WGMMA(fence, start, wait)                                                                                       \
+    __shared__ alignas(1024) half tile[64 * 64];                                                                       \
+    const unsigned to = (unsigned)__cvta_generic_to_shared(tile);                                                      \
+    for (int k = threadIdx.x; k < 64 * 64 / 8; k += blockDim.x)                                                        \
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + 16 * k), "l"(tiles + 8 * k) : "memory");    \
+    asm volatile("cp.async.wait_all;" ::: "memory");                                                                   \
+    fence;                                                                                                             \
+    __syncthreads();                                                                                                   \
+    const unsigned long long d = (to & 0x3ffff) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;                          \
+    float c[4] = {0, 0, 0, 0};                                                                                         \
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");                                                            \
+    start asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"     \
+                       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "l"(d), "l"(d));  \
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");                                                     \
+    wait;                                                                                                              \
+    if (blockIdx.x == 0) sums[threadIdx.x] = c[0] + c[1] + c[2] + c[3];
+#define PROXY asm volatile("fence.proxy.async.shared::cta;" ::: "memory")
+#define THROUGH                                                                                                        \
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])::"memory")
+
+__global__ void wgmma_of_copies(const half* tiles, float* sums)
+{
+    WGMMA(PROXY, , THROUGH)
+}
+__global__ void wgmma_of_copies_faulty(const half* tiles, float* sums)
+{
+    WGMMA(, , THROUGH)  // FAULT
+}
+__global__ void wgmma_waited_for(const half* tiles, float* sums)
+{
+    WGMMA(PROXY, , asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"))
+}
+__global__ void wgmma_waited_for_faulty(const half* tiles, float* sums)
+{
+    WGMMA(PROXY, , )  // FAULT
+}
+__global__ void wgmma_of_all_warps(const half* tiles, float* sums)
+{
+    WGMMA(PROXY, if (threadIdx.x < 256), THROUGH)
+}
+__global__ void wgmma_of_all_warps_faulty(const half* tiles, float* sums)
+{
+    WGMMA(PROXY, if (threadIdx.x >= 32), THROUGH)  // FAULT
+}
+
+// ---- What a CPU computes otherwise ----------------------------------------------------------------------------------
+
+__global__ void least_by_minus_one(int* least, const long long* others, long long* results)
+{
+    const int divisor = others[1];
+    const long long wide = others[1];
+    least[0] = least[0] / divisor;
+    least[1] = least[1] % divisor;
+    results[0] = others[0] / others[1];
+    results[1] = others[0] % wide;
+}
+
+__global__ void shifts(int* shifted, int by)
+{
+    shifted[0] = 1u << by;
+    shifted[1] = 0x80000000u >> by;
+    shifted[2] = -8 >> by;
+    shifted[3] = (1ull << by) >> 32;
+    shifted[4] = 1 << (by - 33);
+    shifted[5] = 3 << (by & 31) | 1u << (by - 30) << 1;
+}
+__global__ void conversions(long long* converted, float large, float nan, double wide)
+{
+    converted[0] = (int)large;
+    converted[1] = static_cast<int>(-large);
+    converted[2] = (int)nan;
+    converted[3] = (unsigned)-large;
+    converted[4] = (unsigned int)wide;
+    converted[5] = (long long)nan;
+    converted[6] = (int)(large / 10000) + (int)2.75f;
+}
