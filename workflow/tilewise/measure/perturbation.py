@@ -20,11 +20,11 @@ from tilewise.study.precision import PRECISIONS, bytes_of_product, result_of
 
 #: What an array that holds no result yet is filled with: NaN in every floating-point type.
 BLANK = 0xFF
-#: Rows, and columns, of a product that are verified; they include those that the change concerns. Up to so many elements
-#: change at once.
+#: Rows, and columns, of a product that are verified; they include those that the change concerns. So many elements
+#: change at once, at most.
 LINES = 3
-#: Changes of a few elements of A, and as many of B, before other changes come again: a kernel that compares a share f of
-#: its operands with those of its last run is not found with a probability of at most f to this power, squared.
+#: Changes of a few elements of A, and as many of B, before other changes come again: a kernel that compares a share f
+#: of its operands with those of its last run is not found with a probability of at most f to this power, squared.
 FEW_CHANGED = 4
 #: Products of up to so many multiply-adds are verified whole, of a batch of up to so many.
 SMALL, SMALL_BATCH = 1 << 22, 8
@@ -40,9 +40,9 @@ FURTHER, SHORT_S = 2, 0.01
 
 @dataclass(frozen=True)
 class Change:
-    """What changes before a run. operands: "" (nothing), "A" or "B" (a few elements), "all"; output: what C is overwritten
-    with, "" (nothing), "NaN", "zeros" or "plausible" numbers, whole or in `part`; whether the workspaces are
-    overwritten; whether the arrays are `moved` to other addresses."""
+    """What changes before a run. operands: "" (nothing), "A" or "B" (a few elements), "all"; output: what C is
+    overwritten with, "" (nothing), "NaN", "zeros" or "plausible" numbers, whole or in `part`; whether the workspaces
+    are overwritten; whether the arrays are `moved` to other addresses."""
 
     operands: str = ""
     output: str = ""

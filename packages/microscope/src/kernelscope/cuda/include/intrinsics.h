@@ -109,23 +109,23 @@ inline unsigned long long ullmax(unsigned long long a, unsigned long long b) { r
 
 // ---- Atomics --------------------------------------------------------------------------------------------------------
 
-#define EMULATOR_ATOMIC(name, expression, ...)                                                    \
-    template <typename T>                                                                         \
-    __forceinline__ T name(T* address, emulator::Same<T> value)                                   \
-    {                                                                                             \
-        constexpr emulator::Atomic kind{true, true, false, ##__VA_ARGS__};                        \
-        return emulator::atomically(address, [=](T old) -> T { return expression; }, kind);       \
-    }                                                                                             \
-    template <typename T>                                                                         \
-    __forceinline__ T name##_block(T* address, emulator::Same<T> value)                           \
-    {                                                                                             \
-        constexpr emulator::Atomic kind{true, true, true, ##__VA_ARGS__};                         \
-        return emulator::atomically(address, [=](T old) -> T { return expression; }, kind);       \
-    }                                                                                             \
-    template <typename T>                                                                                 \
-    __forceinline__ T name##_system(T* address, emulator::Same<T> value)                                  \
-    {                                                                                                     \
-        return name(address, value);                                                                      \
+#define EMULATOR_ATOMIC(name, expression, ...)                                              \
+    template <typename T>                                                                   \
+    __forceinline__ T name(T* address, emulator::Same<T> value)                             \
+    {                                                                                       \
+        constexpr emulator::Atomic kind{true, true, false, ##__VA_ARGS__};                  \
+        return emulator::atomically(address, [=](T old) -> T { return expression; }, kind); \
+    }                                                                                       \
+    template <typename T>                                                                   \
+    __forceinline__ T name##_block(T* address, emulator::Same<T> value)                     \
+    {                                                                                       \
+        constexpr emulator::Atomic kind{true, true, true, ##__VA_ARGS__};                   \
+        return emulator::atomically(address, [=](T old) -> T { return expression; }, kind); \
+    }                                                                                       \
+    template <typename T>                                                                   \
+    __forceinline__ T name##_system(T* address, emulator::Same<T> value)                    \
+    {                                                                                       \
+        return name(address, value);                                                        \
     }
 EMULATOR_ATOMIC(atomicAdd, old + value)
 EMULATOR_ATOMIC(atomicSub, old - value)

@@ -185,7 +185,6 @@ void run_wgmma_wait(const Instruction& i, Frame& f)
 
 void start_products() { products.assign(cluster_blocks * block_threads() / 32, {}); }
 
-
 // A product is one operation of the four warps of a group.
 void end_products()
 {
@@ -193,11 +192,12 @@ void end_products()
         const Products &one = products[warp], &other = products[warp - warp % (block_threads() / 32) % 4];
         const Origin& last = one.started > other.started ? one.last : other.last;
         if (one.started != other.started)
-            return watch::divergence("warp " + std::to_string(warp % (block_threads() / 32)) + " starts " +
-                                         std::to_string(one.started) + " products (wgmma), and the first warp of its "
-                                         "group " + std::to_string(other.started) +
-                                         "; a product is one operation of the four warps of a group",
-                                     last.source->file, last.source->line);
+            return watch::divergence(
+                "warp " + std::to_string(warp % (block_threads() / 32)) + " starts " + std::to_string(one.started) +
+                    " products (wgmma), and the first warp of its "
+                    "group " +
+                    std::to_string(other.started) + "; a product is one operation of the four warps of a group",
+                last.source->file, last.source->line);
     }
 }
 

@@ -63,8 +63,8 @@ Access of_unit(const void* address, bool write, const void* pc)
 bool needs_proxy_fence(Space space, std::uint32_t stamp, unsigned thread, unsigned site)
 {
     const auto& fenced = proxy_fenced[space];
-    return stamp >= block_start && thread < wgmma_of_warp && (!sites[site].unit || sites[site].generic) && fenced[thread] < stamp &&
-           fenced[running] <= stamp;
+    return stamp >= block_start && thread < wgmma_of_warp && (!sites[site].unit || sites[site].generic) &&
+           fenced[thread] < stamp && fenced[running] <= stamp;
 }
 
 void report_unfenced(Kind kind, const Access& access, bool other_write, unsigned thread, unsigned site)
