@@ -29,7 +29,9 @@ key=$(printf '%s\\n' "$rule $params" "$made" | sha256sum | cut -c1-64)
 status=ok; if grep -qs ,incorrect, /dev/null "$@"; then status=incorrect; fi
 case $rule in
   outcome_of_task) status=ok
-    for file in "$@"; do if grep -qs ,incorrect, "${file%/*/*}/tasks/${params% *}.csv"; then status=incorrect; fi; done;;
+    for file in "$@"; do
+      if grep -qs ,incorrect, "${file%/*/*}/tasks/${params% *}.csv"; then status=incorrect; fi
+    done;;
 esac
 case "$rule $params" in outcome*True) [ $status = ok ] || exit 1;; esac
 mkdir -p results/.made

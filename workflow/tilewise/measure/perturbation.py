@@ -1,9 +1,9 @@
 """Perturb inputs and outputs between timed runs, so that a kernel cannot reuse earlier results.
 
 A kernel that keeps C, skips what it did before, or relies on what its last run left in a workspace is right when it is
-verified and fast when it is timed. So between timed runs, at random moments, something changes: a few elements of A or B,
-with C left as it was, or all of them, or C, the workspaces, the addresses. The next product is then verified, on rows
-and columns that are chosen after the run. The same code for NumPy arrays and, on a GPU, for CuPy's.
+verified and fast when it is timed. So between timed runs, at random moments, something changes: a few elements of A or
+B, with C left as it was, or all of them, or C, the workspaces, the addresses. The next product is then verified, on
+rows and columns that are chosen after the run. The same code for NumPy arrays and, on a GPU, for CuPy's.
 """
 
 import math
