@@ -50,14 +50,15 @@ bool divides_by_minus_one(greg_t* registers)
                                       REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
     const auto* at = reinterpret_cast<const unsigned char*>(registers[REG_RIP]);
     const unsigned rex = (*at & 0xf0) == 0x40 ? *at++ : 0;
-    if (*at++ != 0xf7 || (*at >> 3 & 7) != 7) return false;
+    if (at[0] != 0xf7 || (at[1] >> 3 & 7) != 7) return false;
+    ++at;
     const bool is_wide = rex & 8;
     const unsigned mode = *at >> 6, low = *at & 7, number = low | (rex & 1) << 3;
     ++at;
     std::uintptr_t address = 0;
     const auto displacement = [&](unsigned bytes) {
         std::int32_t value = 0;
-        if (bytes == 1) value = static_cast<signed char>(*at);
+        if (bytes == 1) value = (*at ^ 0x80) - 0x80;  // its sign is that of the address
         if (bytes == 4) std::memcpy(&value, at, 4);
         at += bytes;
         return value;
