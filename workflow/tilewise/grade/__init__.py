@@ -19,6 +19,7 @@ from kernelscope import cpp
 from kernelscope.cli import option_type
 from kernelscope.yaml_input import read_yaml
 from tilewise import UserError
+from tilewise.grade.jail import MEMORY, memory_of
 from tilewise.study import registry
 from tilewise.study.points import Point
 from tilewise.traced.multiplication import trace_point
@@ -204,9 +205,16 @@ def run_apart(given: Mapping[str, Any], limit: float) -> dict[str, Any]:
                 start_new_session=True,
             )  # fmt: skip
             try:
-                process.communicate(json.dumps(given).encode(), timeout=limit)
-            except subprocess.TimeoutExpired:
-                return _refused(f"It was ended after {limit:g} s (--limit).", "hangs")
+                assert process.stdin is not None
+                with process.stdin as pipe:
+                    pipe.write(json.dumps(given).encode())
+                ends = time.monotonic() + limit
+                while process.poll() is None:
+                    if time.monotonic() > ends:
+                        return _refused(f"It was ended after {limit:g} s (--limit).", "hangs")
+                    if memory_of(process.pid) > MEMORY:
+                        return _refused(f"It was ended because it used more than {MEMORY >> 30} GiB.", "hangs")
+                    time.sleep(0.05)
             finally:
                 try:
                     os.killpg(process.pid, signal.SIGKILL)
@@ -228,7 +236,7 @@ def _write(folder: Path, junit: Path, rows: Sequence[Mapping[str, Any]], task: s
             writer = csv.DictWriter(file, COLUMNS)
             writer.writeheader()
             # A text that a spreadsheet would take for a formula begins with an apostrophe.
-            writer.writerows({k: f"'{v}" if str(v)[:1] in "=+@" else v for k, v in row.items()} for row in rows)
+            writer.writerows({k: f"'{v}" if str(v).startswith(("=", "+", "@")) else v for k, v in row.items()} for row in rows)
         failures = sum(row["verdict"] != "passed" for row in rows)
         suite = ElementTree.Element("testsuite", name=task, tests=str(len(rows)), failures=str(failures))
         for row in rows:

@@ -9,8 +9,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-#: Bytes of address space and of a written file, and seconds of computing, of a hand-in's process.
-MEMORY, FILE, SECONDS = 4 << 30, 64 << 20, 120
+import psutil
+
+#: Bytes of memory in use, of address space (the emulator reserves far more than it uses) and of a written file, and
+#: seconds of computing, of a hand-in's process.
+MEMORY, ADDRESSES, FILE, SECONDS = 3 << 30, 1 << 38, 64 << 20, 120
 #: System calls of x86-64 that a kernel has no use for: sockets, processes, signals, other users' files, limits.
 DENIED = (
     *(41, 42, 43, 49, 50, 53),  # socket, connect, accept, bind, listen, socketpair
@@ -28,9 +31,9 @@ _NO_NEW_PRIVILEGES, _SECCOMP, _FILTER = 38, 22, 2
 
 
 def limit_process() -> None:
-    """Bound memory, written files and computing time of this process and of those that it starts."""
+    """Bound addresses, written files and computing time of this process and of those that it starts."""
     for what, most in (
-        (resource.RLIMIT_AS, MEMORY),
+        (resource.RLIMIT_AS, ADDRESSES),
         (resource.RLIMIT_FSIZE, FILE),
         (resource.RLIMIT_CPU, SECONDS),
         (resource.RLIMIT_CORE, 0),
@@ -38,6 +41,15 @@ def limit_process() -> None:
         _, hard = resource.getrlimit(what)
         bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(what, (bound, bound))
+
+
+def memory_of(number: int) -> int:
+    """Bytes of memory in use by a process and by those that it started; 0 if it has ended."""
+    try:
+        first = psutil.Process(number)
+        return sum(each.memory_info().rss for each in (first, *first.children(recursive=True)))
+    except psutil.Error:
+        return 0
 
 
 def jailed(call: Callable[..., Any]) -> Callable[..., Any]:
