@@ -45,7 +45,9 @@ def add(commands: Any) -> None:
     )
     grading.add_argument("folder", type=Path, help="hand-ins: .cu files, or a folder for each student")
     grading.add_argument("--task", required=True, help="naive, tiled, multi_tile, or a YAML file with a task of yours")
-    grading.add_argument("--hints", type=Path, default=HERE / "hints.yaml", metavar="FILE", help="your hints, a YAML file")
+    grading.add_argument(
+        "--hints", type=Path, default=HERE / "hints.yaml", metavar="FILE", help="your hints, a YAML file"
+    )
     grading.add_argument("--output", type=Path, default=Path("grades"), metavar="FOLDER", help="for the files (grades)")
     grading.add_argument("--junit", type=Path, metavar="FILE", help="JUnit file (junit.xml in --output)")
     seconds = option_type("number of seconds", float, lambda value: 0 < value < 1e6)
@@ -67,7 +69,10 @@ def grade(options: argparse.Namespace, given: Mapping[str, int]) -> tuple[list[s
         rows = list(made)
     _write(options.output, options.junit or options.output / "junit.xml", rows, name)
     width = max(map(len, (row["student"] for row in rows)))
-    lines = [f"{row['student']:{width}}  {row['verdict']:6}  {row['hint'].splitlines()[0] if row['hint'] else ''}" for row in rows]
+    lines = [
+        f"{row['student']:{width}}  {row['verdict']:6}  {row['hint'].splitlines()[0] if row['hint'] else ''}"
+        for row in rows
+    ]
     failed = sum(row["verdict"] != "passed" for row in rows)
     lines.append(f"{len(rows) - failed} of {len(rows)} passed; {options.output}/grades.csv has all numbers")
     return [line.rstrip() for line in lines], int(failed > 0)
@@ -111,7 +116,9 @@ def _task(named: str) -> tuple[str, dict[str, Any]]:
                 raise ValueError
         dict(task["measures"])
     except (ValueError, TypeError):
-        raise UserError(f"{path}: {name}: shapes and measured are n x p x m, such as 33x35x70; measures are conditions") from None
+        raise UserError(
+            f"{path}: {name}: shapes and measured are n x p x m, such as 33x35x70; measures are conditions"
+        ) from None
     return str(name), task
 
 
@@ -236,11 +243,15 @@ def _write(folder: Path, junit: Path, rows: Sequence[Mapping[str, Any]], task: s
             writer = csv.DictWriter(file, COLUMNS)
             writer.writeheader()
             # A text that a spreadsheet would take for a formula begins with an apostrophe.
-            writer.writerows({k: f"'{v}" if str(v).startswith(("=", "+", "@")) else v for k, v in row.items()} for row in rows)
+            writer.writerows(
+                {k: f"'{v}" if str(v).startswith(("=", "+", "@")) else v for k, v in row.items()} for row in rows
+            )
         failures = sum(row["verdict"] != "passed" for row in rows)
         suite = ElementTree.Element("testsuite", name=task, tests=str(len(rows)), failures=str(failures))
         for row in rows:
-            case = ElementTree.SubElement(suite, "testcase", classname=task, name=row["student"], time=str(row["seconds"]))
+            case = ElementTree.SubElement(
+                suite, "testcase", classname=task, name=row["student"], time=str(row["seconds"])
+            )
             if row["verdict"] != "passed":
                 text = "".join(sign for sign in row["hint"] if sign.isprintable() or sign == "\n")
                 ElementTree.SubElement(case, "failure", type=row["mistakes"], message=text)

@@ -100,9 +100,7 @@ def copy_device_code(path: Path, root: Path, into: Path) -> None:
 
 def plain(text: str) -> str:
     """A source without comments, each directive in one line, and every line where it was."""
-    text = re.sub(
-        r"(?:[^\n]*\\\n)+[^\n]*", lambda m: m[0].replace("\\\n", "") + "\n" * m[0].count("\\\n"), text
-    )
+    text = re.sub(r"(?:[^\n]*\\\n)+[^\n]*", lambda m: m[0].replace("\\\n", "") + "\n" * m[0].count("\\\n"), text)
     return _LEXED.sub(lambda m: m[0] if m[0][0] in "\"'" else " " + "\n" * m[0].count("\n"), text)
 
 
@@ -183,8 +181,10 @@ def _is_used(item: str, words: set[str], reached: str) -> bool:
     bare = re.sub(r"template\s*<[^{;]*?>\s*", "", head)
     if call := re.match(r"[^=]*?\b(\w+)\s*\(", bare):
         if "=" not in bare.partition("(")[0]:
-            return bool(re.search(rf"\b{call[1]}\s*(?:<[^;()]*>)?\s*\(", reached)) or call[1] in words and bool(
-                _DEVICE.search(head)
+            return (
+                bool(re.search(rf"\b{call[1]}\s*(?:<[^;()]*>)?\s*\(", reached))
+                or call[1] in words
+                and bool(_DEVICE.search(head))
             )
     if not (_DEVICE.search(head) or re.search(r"\bconst(?:expr)?\b", head)):
         return False
@@ -232,7 +232,9 @@ def kernels(path: Path) -> list[HandIn]:
         if not m:
             continue
         of_template = re.search(r"template\s*<(.*?)>\s*(?:\w+\s+)*__global__", head, re.DOTALL)
-        template = tuple(_parameter(each.partition("=")[0], {}) for each in split(of_template[1])) if of_template else ()
+        template = (
+            tuple(_parameter(each.partition("=")[0], {}) for each in split(of_template[1])) if of_template else ()
+        )
         parameters = tuple(_parameter(each, types) for each in split(m[2]))
         if parameters:
             launches = tuple(_launches(text, m[1]))
@@ -265,6 +267,9 @@ def _launches(text: str, name: str) -> Iterator[HostLaunch]:
             inline = re.fullmatch(r"dim3\s*[({](.*)[)}]", part, re.DOTALL)
             three.append(tuple(split(inline[1]) if inline else dims.get(part, [part])))
         yield HostLaunch(
-            tuple(split(m[1] or "")), three[0], three[1], parts[2] if len(parts) > 2 else "",
+            tuple(split(m[1] or "")),
+            three[0],
+            three[1],
+            parts[2] if len(parts) > 2 else "",
             text.count("\n", 0, m.start()) + 1,
         )

@@ -97,7 +97,9 @@ def choose(found: Sequence[HandIn], task: str) -> HandIn:
         raise Question("Which kernel makes C from A and B? None takes three pointers. Correct its parameters.")
     if len(products) > 1:
         names = ", ".join(each.name for each in products)
-        raise Question(f"Which kernel is the hand-in: {names}? Add a line such as // tilewise: kernel={products[0].name}")
+        raise Question(
+            f"Which kernel is the hand-in: {names}? Add a line such as // tilewise: kernel={products[0].name}"
+        )
     return products[0]
 
 
@@ -135,11 +137,15 @@ def arrays_of(hand_in: HandIn) -> dict[str, str]:
         if re.search(rf"\b{each.name}(?:\.\w+)?\s*\[[^;=]*\]\s*(?:[-+*]?=)(?!=)", hand_in.body) and not each.const
     ]
     others = [each.name for each in named if not each.const]
-    last = [each.name for each in named if re.search(r"(?:^|_|d|h)(?:c|out\w*|res\w*|p)(?:_|$)|^c|^out", each.name, re.I)]
+    last = [
+        each.name for each in named if re.search(r"(?:^|_|d|h)(?:c|out\w*|res\w*|p)(?:_|$)|^c|^out", each.name, re.I)
+    ]
     out = next((each[0] for each in (written, others, last) if len(each) == 1), "")
     out = out or (last[-1] if last else named[-1].name)
     a, b = (each.name for each in named if each.name != out)
-    first, second = (re.sub(r"^(?:d|dev|h|g|mat|matrix)_?(?=\w)", "", each, flags=re.IGNORECASE).lower() for each in (a, b))
+    first, second = (
+        re.sub(r"^(?:d|dev|h|g|mat|matrix)_?(?=\w)", "", each, flags=re.IGNORECASE).lower() for each in (a, b)
+    )
     if first[:1] == "b" and second[:1] == "a" or first[:1] == "n" and second[:1] == "m":
         a, b = b, a
     return {a: "A", b: "B", out: "C"}
@@ -164,7 +170,9 @@ def _size_of(name: str, arrays: Mapping[str, str]) -> str:
     return "?"
 
 
-def argument_ways(hand_in: HandIn, arrays: Mapping[str, str], ntb: int, tile: int) -> Iterator[tuple[tuple[Any, ...], bool]]:
+def argument_ways(
+    hand_in: HandIn, arrays: Mapping[str, str], ntb: int, tile: int
+) -> Iterator[tuple[tuple[Any, ...], bool]]:
     """The ways to call a kernel, the likeliest first, and whether all sizes are one. Raises Question for a parameter
     that has no role."""
     if "arguments" in hand_in.options:
@@ -308,7 +316,9 @@ def calls(hand_in: HandIn, arrays: Mapping[str, str], task: Mapping[str, Any], d
         elif place < len(given) and given[place]:
             template.append(str(given[place][0]))
         else:
-            template.append(str(ntb if _NTB.search(each.name) and not re.search("tile_?(?:size|w)|^tile$", each.name, re.I) else 16))
+            template.append(
+                str(ntb if _NTB.search(each.name) and not re.search("tile_?(?:size|w)|^tile$", each.name, re.I) else 16)
+            )
             if not _NTB.search(each.name):
                 blocks = [(16, 16)] if ".y" in hand_in.body else [(256,)]
     coarse = next((hand_in.numbers[w] for w in hand_in.numbers if _NTB.search(w) and w in hand_in.body
@@ -325,7 +335,9 @@ def calls(hand_in: HandIn, arrays: Mapping[str, str], task: Mapping[str, Any], d
             covers = {0: covers, 1: (covers[1], covers[0]), 2: covers, 3: (covers[0], covers[1] * coarse),
                       4: (covers[0] * coarse, covers[1])}.get(way, (1, 1))  # fmt: skip
             shared = 4 * 1024 * PRECISIONS[dtype].itemsize if "extern" in hand_in.body else 0
-            made.append(Call(arguments, equal, tuple(template), block, covers, way in (1, 5), flat and way == 2, shared))
+            made.append(
+                Call(arguments, equal, tuple(template), block, covers, way in (1, 5), flat and way == 2, shared)
+            )
         is_flat = len(blocks[0]) == 1 or blocks[0][1] == 1
         if way == 2 and not is_flat or way in (3, 4) and coarse == 1 or way > 4:
             continue
@@ -374,7 +386,10 @@ def mark(path: Path, root: Path, task_name: str, task: Mapping[str, Any], naive:
     told: dict[str, Any] = {"kernel": hand_in.name, "mistakes": []}
     arrays = arrays_of(hand_in)
     kinds = {each.type for each in hand_in.parameters if each.pointer} or {
-        " ".join(f.replace("*", " ").split()[:-1]) for kind in _structs(hand_in) for f in _fields(hand_in.text, kind) if "*" in f
+        " ".join(f.replace("*", " ").split()[:-1])
+        for kind in _structs(hand_in)
+        for f in _fields(hand_in.text, kind)
+        if "*" in f
     }
     types = {each.name for each in hand_in.template if each.type in ("typename", "class")}
     dtype = next((TYPES[kind] for kind in kinds if kind in TYPES), "float" if kinds & types else "")
@@ -423,7 +438,12 @@ def examine(told: dict[str, Any], marker: Marker, call: Call, task: Mapping[str,
         row, faults = marker.trace(call, shape)
         per_shape[shape] = faults
         if shape == measured:
-            told.update({name: row.get(name) for name in ("global_load_sectors", "sectors_per_request", "shared_bank_conflicts")})
+            told.update(
+                {
+                    name: row.get(name)
+                    for name in ("global_load_sectors", "sectors_per_request", "shared_bank_conflicts")
+                }
+            )
             measured_row = row
     add_faults(told, marker.hand_in, call, per_shape)
     if not told["mistakes"]:
@@ -485,7 +505,12 @@ def add_faults(told: dict[str, Any], hand_in: HandIn, call: Call, found: Mapping
         if not first(FaultKind.OUT_OF_BOUNDS):
             return
     if fault := first(FaultKind.OUT_OF_BOUNDS):
-        add(told, "edge_not_tested" if not even else "edge_not_tested" if fault.line else "other_fault", fault.line, fault.text)
+        add(
+            told,
+            "edge_not_tested" if not even else "edge_not_tested" if fault.line else "other_fault",
+            fault.line,
+            fault.text,
+        )
         return
     if fault := first(FaultKind.RACE):
         add(told, "race" if any(f.kind == FaultKind.RACE for f in even) else "edge_not_tested", fault.line, fault.text)
@@ -551,7 +576,9 @@ def _store_line(hand_in: HandIn) -> int | None:
 def _loads_are_guarded(hand_in: HandIn) -> bool:
     """Whether a load into shared memory stands in an `if` without `else`."""
     for name in _shared_names(hand_in):
-        for m in re.finditer(rf"\bif\s*\(([^;{{]*)\)\s*\{{?\s*{name}\s*(?:\[[^;=]*?\])+\s*=[^;]*;\s*\}}?\s*(\w*)", hand_in.body):
+        for m in re.finditer(
+            rf"\bif\s*\(([^;{{]*)\)\s*\{{?\s*{name}\s*(?:\[[^;=]*?\])+\s*=[^;]*;\s*\}}?\s*(\w*)", hand_in.body
+        ):
             if m[2] != "else":
                 return True
     return False
@@ -575,7 +602,9 @@ def static_mistakes(told: dict[str, Any], hand_in: HandIn) -> None:
                 continue
             size, tile = (whole_numbers([word], hand_in.numbers) or [0] for word in (m[1], m[2]))
             if m[1] not in hand_in.numbers and (
-                local := re.search(rf"\bint\s+(?:\w+\s*=\s*\d+\s*,\s*)*{m[1]}\s*=\s*(\d+(?:\s*<<\s*\d+)?)", hand_in.text)
+                local := re.search(
+                    rf"\bint\s+(?:\w+\s*=\s*\d+\s*,\s*)*{m[1]}\s*=\s*(\d+(?:\s*<<\s*\d+)?)", hand_in.text
+                )
             ):
                 size = [eval(local[1])] if re.fullmatch(r"\d+(\s*<<\s*\d{1,2})?", local[1]) else [0]  # noqa: S307
             if size[0] and tile[0] and size[0] % tile[0] == 0:
