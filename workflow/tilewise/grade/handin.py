@@ -179,13 +179,10 @@ def _is_used(item: str, words: set[str], reached: str) -> bool:
         names = re.findall(r"(?:struct|class|union|using)\s+(?:__align__\s*\([^)]*\)\s*)?(\w+)", head)
         return bool(words & {*names, *re.findall(r"(\w+)\s*[,;]", item.rpartition("}")[2])})
     bare = re.sub(r"template\s*<[^{;]*?>\s*", "", head)
-    if call := re.match(r"[^=]*?\b(\w+)\s*\(", bare):
-        if "=" not in bare.partition("(")[0]:
-            return (
-                bool(re.search(rf"\b{call[1]}\s*(?:<[^;()]*>)?\s*\(", reached))
-                or call[1] in words
-                and bool(_DEVICE.search(head))
-            )
+    if (call := re.match(r"[^=]*?\b(\w+)\s*\(", bare)) and "=" not in bare.partition("(")[0]:
+        return bool(re.search(rf"\b{call[1]}\s*(?:<[^;()]*>)?\s*\(", reached)) or (
+            call[1] in words and bool(_DEVICE.search(head))
+        )
     if not (_DEVICE.search(head) or re.search(r"\bconst(?:expr)?\b", head)):
         return False
     return bool(words & set(re.findall(r"(\w+)\s*(?=[\[=;,{(]|$)", bare)))

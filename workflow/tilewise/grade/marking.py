@@ -8,11 +8,9 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from kernelscope.compile import build_traced
 from kernelscope.declarations import whole_numbers
@@ -146,7 +144,7 @@ def arrays_of(hand_in: HandIn) -> dict[str, str]:
     first, second = (
         re.sub(r"^(?:d|dev|h|g|mat|matrix)_?(?=\w)", "", each, flags=re.IGNORECASE).lower() for each in (a, b)
     )
-    if first[:1] == "b" and second[:1] == "a" or first[:1] == "n" and second[:1] == "m":
+    if (first[:1] == "b" and second[:1] == "a") or (first[:1] == "n" and second[:1] == "m"):
         a, b = b, a
     return {a: "A", b: "B", out: "C"}
 
@@ -339,7 +337,7 @@ def calls(hand_in: HandIn, arrays: Mapping[str, str], task: Mapping[str, Any], d
                 Call(arguments, equal, tuple(template), block, covers, way in (1, 5), flat and way == 2, shared)
             )
         is_flat = len(blocks[0]) == 1 or blocks[0][1] == 1
-        if way == 2 and not is_flat or way in (3, 4) and coarse == 1 or way > 4:
+        if (way == 2 and not is_flat) or (way in (3, 4) and coarse == 1) or way > 4:
             continue
         yield made
 
@@ -606,7 +604,7 @@ def static_mistakes(told: dict[str, Any], hand_in: HandIn) -> None:
                     rf"\bint\s+(?:\w+\s*=\s*\d+\s*,\s*)*{m[1]}\s*=\s*(\d+(?:\s*<<\s*\d+)?)", hand_in.text
                 )
             ):
-                size = [eval(local[1])] if re.fullmatch(r"\d+(\s*<<\s*\d{1,2})?", local[1]) else [0]  # noqa: S307
+                size = [eval(local[1])] if re.fullmatch(r"\d+(\s*<<\s*\d{1,2})?", local[1]) else [0]
             if size[0] and tile[0] and size[0] % tile[0] == 0:
                 continue
             add(told, "grid_division", launch.line, each)
