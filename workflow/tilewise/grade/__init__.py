@@ -1,6 +1,7 @@
 """`tilewise grade`: mark a folder of hand-ins, each in a process of its own."""
 
 import argparse
+import contextlib
 import csv
 import json
 import os
@@ -223,10 +224,8 @@ def run_apart(given: Mapping[str, Any], limit: float) -> dict[str, Any]:
                         return _refused(f"It was ended because it used more than {MEMORY >> 30} GiB.", "hangs")
                     time.sleep(0.05)
             finally:
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
                 process.wait()
         try:
             told = json.loads(answer.read_bytes()[:ANSWER])

@@ -1,4 +1,4 @@
-"""Read a hand-in: its kernel without the host's code, the roles of its parameters, and its launch in the host's code."""
+"""Read a hand-in: its kernel without the host's code, the roles of its parameters, and the host's launch of it."""
 
 import re
 from collections.abc import Iterator, Mapping

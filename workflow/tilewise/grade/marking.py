@@ -75,7 +75,7 @@ class Question(UserError):
     """What a hand-in leaves open, with the line to add."""
 
 
-# ---- How it is called -------------------------------------------------------------------------------------------------
+# ---- How it is called -----------------------------------------------------------------------------------------------
 
 
 def choose(found: Sequence[HandIn], task: str) -> HandIn:
@@ -152,8 +152,8 @@ def arrays_of(hand_in: HandIn) -> dict[str, str]:
 def _ask(hand_in: HandIn, why: str) -> str:
     names = ",".join(each.name for each in hand_in.parameters)
     return (
-        f"What is {hand_in.name}({names}) called with? {why[:1].upper()}{why[1:]}. Add a line with its arguments in their "
-        "order, such as // tilewise: arguments=A,B,C,n,p,m (A is n x p, B p x m, C n x m)"
+        f"What is {hand_in.name}({names}) called with? {why[:1].upper()}{why[1:]}. Add a line with its arguments "
+        "in their order, such as // tilewise: arguments=A,B,C,n,p,m (A is n x p, B p x m, C n x m)"
     )
 
 
@@ -342,7 +342,7 @@ def calls(hand_in: HandIn, arrays: Mapping[str, str], task: Mapping[str, Any], d
         yield made
 
 
-# ---- What is found -----------------------------------------------------------------------------------------------------
+# ---- What is found --------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -395,15 +395,11 @@ def mark(path: Path, root: Path, task_name: str, task: Mapping[str, Any], naive:
         raise Question(f"What is the element type {', '.join(sorted(kinds))}? Use float, double or int.")
     marker = Marker(hand_in, copied, dtype)
     best: tuple[float, list[Call]] | None = None
-    tried = 0
-    for made in calls(hand_in, arrays, task, dtype):
-        tried += 1
-        if tried > 24:
-            break
+    for made in itertools.islice(calls(hand_in, arrays, task, dtype), 24):
         try:
-            row, faults = marker.trace(made[0], TRIED if not made[0].equal else (64,), 5.0)
+            _, faults = marker.trace(made[0], TRIED if not made[0].equal else (64,), 5.0)
         except LaunchError as error:
-            row, faults = {}, [Fault(FaultKind.STOPPED, "", None, str(error))]
+            faults = [Fault(FaultKind.STOPPED, "", None, str(error))]
         hung = any(f.kind == FaultKind.STOPPED for f in faults)
         wild = sum(f.count for f in faults if f.kind == FaultKind.OUT_OF_BOUNDS)
         twice = sum(f.count for f in faults if f.kind == FaultKind.RACE and "global memory" in f.text)
@@ -542,7 +538,7 @@ def _barriers(fault: Fault, lines: Sequence[str]) -> list[str]:
     if "writes" in fault.text.split("which")[0] and "writes" in fault.text.split("which")[-1]:
         return ["race"]
     if not any("__syncthreads" in line for line in lines[low - 1 : high]):
-        return ["barrier_before"]
+        return ["barrier_before"] + ["barrier_after"] * ("__syncthreads" not in "".join(lines))
     return ["barrier_after"]
 
 
@@ -620,7 +616,7 @@ def main() -> None:
     os.dup2(nothing, 2)
     limit_process()
     try:
-        with contextlib.redirect_stdout(open(os.devnull, "w")):
+        with contextlib.redirect_stdout(open(os.devnull, "w", encoding="utf-8")):
             told = mark(Path(given["file"]), Path(given["root"]), given["name"], given["task"], given["naive"])
     except Question as error:
         told = {"mistakes": [{"name": "question", "line": None, "words": str(error)}]}
