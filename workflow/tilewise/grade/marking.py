@@ -331,13 +331,13 @@ def calls(hand_in: HandIn, arrays: Mapping[str, str], task: Mapping[str, Any], d
             side = math.isqrt(x) if flat and math.isqrt(x) ** 2 == x else x
             covers = (side, side) if flat else (y, x)
             covers = {0: covers, 1: (covers[1], covers[0]), 2: covers, 3: (covers[0], covers[1] * coarse),
-                      4: (covers[0] * coarse, covers[1])}.get(way, (1, 1))  # fmt: skip
+                      4: (covers[0] * coarse, covers[1]), 5: covers}.get(way, (1, 1))  # fmt: skip
             shared = 4 * 1024 * PRECISIONS[dtype].itemsize if "extern" in hand_in.body else 0
             made.append(
                 Call(arguments, equal, tuple(template), block, covers, way in (1, 5), flat and way == 2, shared)
             )
         is_flat = len(blocks[0]) == 1 or blocks[0][1] == 1
-        if (way == 2 and not is_flat) or (way in (3, 4) and coarse == 1) or way > 4:
+        if (way == 2 and not is_flat) or (way in (3, 4) and coarse == 1) or way > 5:
             continue
         yield made
 
@@ -397,7 +397,7 @@ def mark(path: Path, root: Path, task_name: str, task: Mapping[str, Any], naive:
     best: tuple[float, list[Call]] | None = None
     for made in itertools.islice(calls(hand_in, arrays, task, dtype), 24):
         try:
-            _, faults = marker.trace(made[0], TRIED if not made[0].equal else (64,), 5.0)
+            _, faults = marker.trace(made[-1], TRIED if not made[-1].equal else (64,), 5.0)
         except LaunchError as error:
             faults = [Fault(FaultKind.STOPPED, "", None, str(error))]
         hung = any(f.kind == FaultKind.STOPPED for f in faults)
