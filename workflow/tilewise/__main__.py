@@ -19,7 +19,7 @@ from kernelscope.cli import option_type
 from kernelscope.cpp import display_path
 from kernelscope.emulator import LaunchError
 from kernelscope.formats import Report, refusal
-from tilewise import KERNELS, ROOT, UserError, evidence, inventory
+from tilewise import KERNELS, ROOT, UserError, evidence, grade, inventory
 from tilewise.measure.machine_code import examine
 from tilewise.nvidia.sass import OPCODES
 from tilewise.recorded import commands as recorded
@@ -227,6 +227,7 @@ def _parser(words: Iterable[str]) -> argparse.ArgumentParser:
     showing.set_defaults(run=status)
     keeping.set_defaults(run=tuned)
     recorded.add(commands)
+    grade.add(commands)
     tracing.set_defaults(run=trace)
     reading.set_defaults(run=machine_code)
     cli.add_options(tracing, TOLERANCE)

@@ -1,0 +1,11 @@
+// One thread per element, with the usual names.
+__global__ void matrixMultiply(const float *A, const float *B, float *C, int n, int p, int m)
+{
+    int row = blockIdx.y * blockDim.y + threadIdx.y;
+    int col = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row < n && col < m) {
+        float sum = 0.0f;
+        for (int k = 0; k < p; k++) sum += A[row * p + k] * B[k * m + col];
+        C[row * m + col] = sum;
+    }
+}

@@ -1,0 +1,89 @@
+"""`tilewise grade`: verdicts and hints of the examples, and hand-ins that do harm."""
+
+import csv
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tilewise import ROOT
+from tilewise.__main__ import main
+
+PLAIN = (ROOT / "examples/hand-ins/right_plain.cu").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Path:
+    path = tmp_path / "own.yaml"
+    path.write_text("any: {measures: {}}\n", encoding="utf-8")
+    return path
+
+
+def graded(folder: Path, task: str, output: Path, *options: str) -> tuple[int, dict[str, dict[str, str]]]:
+    status = main(["grade", str(folder), "--task", task, "--output", str(output), *options])
+    with (output / "grades.csv").open(encoding="utf-8") as file:
+        return status, {row["student"]: row for row in csv.DictReader(file)}
+
+
+def test_examples_have_their_verdicts_and_hints(tmp_path: Path, task: Path) -> None:
+    status, rows = graded(ROOT / "examples/hand-ins", str(task), tmp_path / "out")
+    assert status == 1
+    assert {name: row["mistakes"] for name, row in rows.items()} == {
+        "right_grid_by_rows": "",
+        "right_plain": "",
+        "right_template": "",
+        "right_tiled_with_main": "",
+        "wrong_barrier_after": "barrier_after",
+        "wrong_barrier_before": "barrier_before",
+        "wrong_early_return": "early_return",
+        "wrong_edge": "edge_not_tested",
+        "wrong_grid_division": "grid_division",
+        "wrong_shared_larger_than_block": "shared_larger_than_block",
+        "wrong_uninitialised_sum": "uninitialised_sum",
+        "wrong_zero_fill": "zero_fill",
+    }
+    suite = ElementTree.parse(tmp_path / "out/junit.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("12", "8")
+    assert (tmp_path / "out/students/wrong_edge.md").is_file()
+
+
+def test_the_index_down_a_column_misses_the_measure_in_the_teachers_words(tmp_path: Path) -> None:
+    hand_ins = tmp_path / "in"
+    hand_ins.mkdir()
+    (hand_ins / "good.cu").write_text(PLAIN, encoding="utf-8")
+    swapped = PLAIN.replace("threadIdx.y", "?").replace("threadIdx.x", "threadIdx.y").replace("?", "threadIdx.x")
+    swapped = swapped.replace("blockIdx.y * blockDim.y", "blockIdx.x * blockDim.x", 1)
+    swapped = swapped.replace("blockIdx.x * blockDim.x + threadIdx.y", "blockIdx.y * blockDim.y + threadIdx.y")
+    (hand_ins / "down.cu").write_text(swapped, encoding="utf-8")
+    (tmp_path / "hints.yaml").write_text("column_index: Spalte! {sectors}\n", encoding="utf-8")
+    status, rows = graded(hand_ins, "naive", tmp_path / "out", "--hints", str(tmp_path / "hints.yaml"))
+    assert status == 1
+    assert rows["good"]["verdict"] == "passed"
+    assert (rows["down"]["mistakes"], rows["down"]["hint"][:7]) == ("column_index", "Spalte!")
+
+
+def test_harmful_hand_ins_fail_alone(tmp_path: Path, task: Path) -> None:
+    hand_ins = tmp_path / "in"
+    (hand_ins / "nothing").mkdir(parents=True)
+    begin = "    float sum = 0.0f;"
+    given = begin.replace("    ", "        ")
+    texts = {
+        "good": PLAIN,
+        "empty": "",
+        "include": '#include "/etc/passwd"\n' + PLAIN,
+        "spliced": '#inc\\\nlude "../other.cu"\n' + PLAIN,
+        "endless": PLAIN.replace(given, given + " while (C != nullptr || n > 0) sum += 1;"),
+        "prints": PLAIN.replace(given, given + ' for (int i = 0; i < 1000000; ++i) printf("%1000d", i);'),
+        "forks": 'extern "C" __device__ int fork();\n' + PLAIN.replace(given, given + " while (fork() > 0) sum += 1;"),
+    }
+    for name, text in texts.items():
+        (hand_ins / f"{name}.cu").write_text(text, encoding="utf-8")
+    with (hand_ins / "huge.cu").open("wb") as file:
+        file.truncate(100_000_000)
+    _, rows = graded(hand_ins, str(task), tmp_path / "out", "--limit", "30")
+    verdicts = {name: row["verdict"] for name, row in rows.items()}
+    refused = {name for name, row in rows.items() if row["mistakes"] == "refused"}
+    assert verdicts["good"] == "passed"
+    assert refused == {"nothing", "empty", "include", "spliced", "huge"}
+    assert (verdicts["endless"], rows["endless"]["mistakes"]) == ("failed", "hangs")
+    assert all(float(row["seconds"]) < 40 for row in rows.values())

@@ -1,0 +1,274 @@
+"""Read a hand-in: its kernel without the host's code, the roles of its parameters, and the host's launch of it."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernelscope.declarations import whole_numbers
+from kernelscope.sources import EMULATOR_HEADERS, HOST_HEADERS
+from tilewise import UserError
+
+#: Bytes of a source file: more is no hand-in.
+LARGEST = 1 << 20
+_LEXED = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
+_DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:|\?\?=)[ \t]*(\w*)[ \t]*([^\n]*)$", re.MULTILINE)
+_DEVICE = re.compile(r"\b__(?:global|device|constant|shared|managed)__\b")
+_OF_TYPES = re.compile(r"(?:template\s*<[^{;]*?>\s*)?(?:typedef|using|struct|class|enum|union)\b")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a kernel: its type without const and `*`, its name, and whether it is a (const) pointer."""
+
+    type: str
+    name: str
+    pointer: bool
+    const: bool
+
+
+@dataclass(frozen=True)
+class HostLaunch:
+    """A launch in the host's code, as it is written: template arguments, grid, block and dynamic shared memory."""
+
+    template: tuple[str, ...]
+    grid: tuple[str, ...]
+    block: tuple[str, ...]
+    shared: str
+    line: int
+
+
+@dataclass(frozen=True)
+class HandIn:
+    """A kernel of a hand-in: its text without comments, its own text, its parameters, its template's, the numbers of
+    the file, its launches by the host, and the options in a line `// tilewise: ...`."""
+
+    name: str
+    text: str
+    body: str
+    parameters: tuple[Parameter, ...]
+    template: tuple[Parameter, ...]
+    numbers: Mapping[str, int]
+    launches: tuple[HostLaunch, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_text(path: Path) -> str:
+    """The text of a source file. Raises UserError for one that is empty, too large, or no plain file."""
+    if not path.is_file():
+        raise UserError(f"{path.name}: is no plain file")
+    size = path.stat().st_size
+    if size > LARGEST:
+        raise UserError(f"{path.name}: {size / 1e6:.0f} MB; a hand-in has at most {LARGEST / 1e6:.0f} MB")
+    text = path.read_bytes().decode("utf-8", errors="replace").removeprefix("\ufeff").replace("\r\n", "\n")
+    if not text.strip():
+        raise UserError(f"{path.name}: is empty")
+    return text
+
+
+def copy_device_code(path: Path, root: Path, into: Path) -> None:
+    """Write the GPU's part of a file, and of the files that it includes from `root`, into a folder, line by line at the
+    same place. Raises UserError for an include of anything outside `root`."""
+    target = into / path.resolve().relative_to(root.resolve())
+    if target.exists():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text("", encoding="utf-8")  # a file that includes itself
+    text = plain(read_text(path))
+    for directive in reversed([*_DIRECTIVE.finditer(text)]):
+        word, options = directive[1], directive[2].strip()
+        if word in ("line", "embed", "import", "ident") or re.match(r"pragma\s+(?!unroll|once)", f"{word} {options}"):
+            text = _blank(text, directive.start(), directive.end())
+        if not word.startswith("include"):
+            continue
+        line = text.count("\n", 0, directive.start()) + 1
+        named = re.fullmatch(r'<([\w./+ -]+)>|"([\w./+ -]+)"', options)
+        name = (named[1] or named[2]) if named else ""
+        if not name or name.startswith("/") or ".." in Path(name).parts or word != "include":
+            raise UserError(
+                f"{path.name}:{line}: #{word} {options}: only files of the hand-in's own folder are included"
+            )
+        header = path.parent / name
+        if any((folder / name).is_file() for folder in (HOST_HEADERS, EMULATOR_HEADERS)):
+            continue
+        if named and named[2] and header.is_file():
+            if not header.resolve().is_relative_to(root.resolve()):
+                raise UserError(f"{path.name}:{line}: #include {options}: it leads out of the hand-in's folder")
+            copy_device_code(header, root, into)
+        else:
+            text = _blank(text, directive.start(), directive.end())
+    target.write_text(without_host_code(text), encoding="utf-8")
+
+
+def plain(text: str) -> str:
+    """A source without comments, each directive in one line, and every line where it was."""
+    text = re.sub(r"(?:[^\n]*\\\n)+[^\n]*", lambda m: m[0].replace("\\\n", "") + "\n" * m[0].count("\\\n"), text)
+    return _LEXED.sub(lambda m: m[0] if m[0][0] in "\"'" else " " + "\n" * m[0].count("\n"), text)
+
+
+def _blank(text: str, start: int, end: int) -> str:
+    return text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
+
+
+def items(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
+    """The declarations of a file without comments, each as its begin and end, also those in a namespace or in
+    `extern "C" { }`."""
+    end = len(text) if end is None else end
+    begin, at, depth = start, start, 0
+    hidden = _LEXED.sub(lambda m: "_" * len(m[0]), text)
+    hidden = _DIRECTIVE.sub(lambda m: " " * len(m[0]), hidden)
+    while at < end:
+        sign = hidden[at]
+        if depth == 0 and sign == "{" and re.search(r"(?:\bnamespace\b[^;{}()]*|\bextern\s+_+\s*)$", hidden[begin:at]):
+            close = _closing(hidden, at, end)
+            yield from items(text, at + 1, close)
+            at = begin = close + 1
+            continue
+        depth += (sign in "{([") - (sign in "})]")
+        depth = max(depth, 0)
+        if depth == 0 and sign in ";}":
+            rest = re.match(r"\s*[\w\s,*]*;", hidden[at + 1 : end]) if sign == "}" else None
+            head = hidden[begin:at]
+            if rest and (_OF_TYPES.match(head.strip()) or "=" in head.partition("{")[0]):
+                at += rest.end()
+            yield begin + len(hidden[begin:at]) - len(hidden[begin:at].lstrip()), at + 1
+            begin = at + 1
+        at += 1
+
+
+def _closing(text: str, at: int, end: int) -> int:
+    depth = 0
+    for place in range(at, end):
+        depth += (text[place] == "{") - (text[place] == "}")
+        if depth == 0:
+            return place
+    return end
+
+
+def without_host_code(text: str) -> str:
+    """A source of which only kernels are left, and what they use."""
+    text = re.sub(r"^[ \t]*using\s+(?:namespace\s+)?std\b[^;\n]*;", lambda m: " " * len(m[0]), text, flags=re.MULTILINE)
+    found = [(start, end, text[start:end]) for start, end in items(text)]
+    macros = {m[2].split("(")[0].split()[0]: m[2] for m in _DIRECTIVE.finditer(text) if m[1] == "define" and m[2]}
+    kept = {place for place, (_, _, item) in enumerate(found) if "__global__" in item.partition("{")[0]}
+    if not kept:  # a header: whoever includes it uses it
+        kept = {place for place, (_, _, item) in enumerate(found) if _DEVICE.search(item) or _OF_TYPES.match(item)}
+    while True:
+        reached = "\n".join(found[place][2] for place in kept)
+        words, size = set(re.findall(r"\w+", reached)), 0
+        while size != len(words):
+            size = len(words)
+            words |= {word for name in words & macros.keys() for word in re.findall(r"\w+", macros[name])}
+        more = {
+            place for place, (_, _, item) in enumerate(found) if place not in kept and _is_used(item, words, reached)
+        }
+        if not more:
+            break
+        kept |= more
+    for place, (start, end, _) in enumerate(found):
+        if place not in kept:
+            text = _blank(text, start, end)
+    return text
+
+
+def _is_used(item: str, words: set[str], reached: str) -> bool:
+    head = re.sub(r"__(?:launch_bounds|align|attribute)__\s*\((?:[^()]|\([^()]*\))*\)", " ", item.partition("{")[0])
+    if "__global__" in head:
+        return True
+    if _OF_TYPES.match(item):
+        if re.match(r"enum\b", item):
+            return bool(words & set(re.findall(r"\w+", item)))
+        names = re.findall(r"(?:struct|class|union|using)\s+(?:__align__\s*\([^)]*\)\s*)?(\w+)", head)
+        return bool(words & {*names, *re.findall(r"(\w+)\s*[,;]", item.rpartition("}")[2])})
+    bare = re.sub(r"template\s*<[^{;]*?>\s*", "", head)
+    if (call := re.match(r"[^=]*?\b(\w+)\s*\(", bare)) and "=" not in bare.partition("(")[0]:
+        return bool(re.search(rf"\b{call[1]}\s*(?:<[^;()]*>)?\s*\(", reached)) or (
+            call[1] in words and bool(_DEVICE.search(head))
+        )
+    if not (_DEVICE.search(head) or re.search(r"\bconst(?:expr)?\b", head)):
+        return False
+    return bool(words & set(re.findall(r"(\w+)\s*(?=[\[=;,{(]|$)", bare)))
+
+
+def split(text: str) -> list[str]:
+    """The parts of a list at its commas outside of brackets."""
+    parts, depth = [""], 0
+    for sign in text:
+        depth += (sign in "([{<") - (sign in ")]}>")
+        if sign == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [part.strip() for part in parts if part.strip()]
+
+
+def kernels(path: Path) -> list[HandIn]:
+    """The kernels of a file that have at least one pointer or struct as parameter."""
+    raw = read_text(path)
+    text = plain(raw)
+    options = dict(
+        pair.partition("=")[::2] for line in re.findall(r"//\s*tilewise:([^\n]*)", raw) for pair in line.split()
+    )
+    types = {m[2]: m[1].strip() for m in re.finditer(r"\btypedef\s+([\w ]+?)\s+(\w+)\s*;", text)}
+    types |= {m[1]: m[2].strip() for m in re.finditer(r"\busing\s+(\w+)\s*=\s*([\w ]+);", text)}
+    numbers: dict[str, int] = {}
+    for m in _DIRECTIVE.finditer(text):
+        if m[1] == "define" and (pair := re.match(r"(\w+)\s+(.+)", m[2])):
+            if re.fullmatch(r"[\w ]+", pair[2]) and pair[2].split()[-1] in ("float", "double", "int"):
+                types[pair[1]] = pair[2].strip()
+            value = whole_numbers([re.sub(r"(?<=\d)[fuUlL]+\b", "", pair[2])], numbers)
+            numbers |= dict.fromkeys([pair[1]], value[0]) if value else {}
+    for m in re.finditer(r"\b(?:const|constexpr)\s+(?:static\s+)?(?:unsigned\s+)?(?:int|size_t)\s+([^;{}]+);", text):
+        for part in split(m[1]):
+            name, _, value_text = part.partition("=")
+            value = whole_numbers([value_text], numbers) if value_text else []
+            numbers |= dict.fromkeys([name.strip()], value[0]) if value else {}
+    found = []
+    for start, end in items(text):
+        item = text[start:end]
+        head = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", " ", item)
+        kernel = re.match(r"(?:[^{;]*?)__global__\s+[\w\s]*?\b(\w+)\s*\(((?:[^()]|\([^()]*\))*)\)\s*\{", head)
+        if not kernel:
+            continue
+        of_template = re.search(r"template\s*<(.*?)>\s*(?:\w+\s+)*__global__", head, re.DOTALL)
+        template = (
+            tuple(_parameter(each.partition("=")[0], {}) for each in split(of_template[1])) if of_template else ()
+        )
+        parameters = tuple(_parameter(each, types) for each in split(kernel[2]))
+        if parameters:
+            launches = tuple(_launches(text, kernel[1]))
+            found.append(HandIn(kernel[1], text, item, parameters, template, numbers, launches, options))
+    return found
+
+
+def _parameter(text: str, types: Mapping[str, str]) -> Parameter:
+    text = re.sub(r"\b(?:__restrict__|__restrict|restrict|volatile|struct|__grid_constant__)\b", " ", text)
+    name = (re.findall(r"\w+", re.sub(r"\[.*?\]", "", text)) or [""])[-1]
+    is_const = "const" in text.split("*")[0].split()
+    words = [w for w in re.findall(r"\w+", re.sub(r"\[.*?\]", "", text))[:-1] if w != "const"]
+    kind = " ".join(words)
+    return Parameter(types.get(kind, kind), name, "*" in text or "[" in text, is_const)
+
+
+def _launches(text: str, name: str) -> Iterator[HostLaunch]:
+    dims = {m[1]: split(m[2]) for m in re.finditer(r"\bdim3\s+(\w+)\s*[({]([^;]*)[)}]\s*;", text)}
+    dims |= {m[1]: split(m[2]) for m in re.finditer(r"\bdim3\s+(\w+)\s*=\s*(?:dim3\s*)?[({]([^;]*)[)}]\s*;", text)}
+    for m in re.finditer(r"\bdim3\s+([^;]*);", text):
+        for part in split(m[1]):
+            if one := re.fullmatch(r"(\w+)\s*[({](.*)[)}]", part, re.DOTALL):
+                dims[one[1]] = split(one[2])
+    for m in re.finditer(rf"\b{name}\s*(?:<([^<>;]*)>)?\s*<<<(.*?)>>>", text, re.DOTALL):
+        parts = split(m[2])
+        if len(parts) < 2:
+            continue
+        three = []
+        for part in parts[:2]:
+            inline = re.fullmatch(r"dim3\s*[({](.*)[)}]", part, re.DOTALL)
+            three.append(tuple(split(inline[1]) if inline else dims.get(part, [part])))
+        yield HostLaunch(
+            tuple(split(m[1] or "")),
+            three[0],
+            three[1],
+            parts[2] if len(parts) > 2 else "",
+            text.count("\n", 0, m.start()) + 1,
+        )

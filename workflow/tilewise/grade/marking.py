@@ -1,0 +1,643 @@
+"""Mark one hand-in in this process: guess how its kernel is called, trace it, and name its mistakes."""
+
+import contextlib
+import itertools
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelscope.compile import build_traced
+from kernelscope.declarations import whole_numbers
+from kernelscope.emulator import LaunchError
+from kernelscope.fault_kinds import FaultKind
+from kernelscope.faults import Fault
+from kernelscope.tracer import Tracer
+from tilewise import UserError
+from tilewise.grade.handin import HandIn, HostLaunch, copy_device_code, kernels, split
+from tilewise.grade.jail import jailed, limit_process
+from tilewise.study.expressions import evaluate
+from tilewise.study.kernel import Kernel, Kind, LaunchEntry
+from tilewise.study.points import Point
+from tilewise.study.precision import PRECISIONS
+from tilewise.traced.multiplication import Multiplication
+
+#: Seconds of computing of one trace.
+LIMIT = 15.0
+#: The shape at which the roles of parameters are tried: three sizes, of which every usual tile is a divisor.
+TRIED = (64, 32, 96)
+TYPES = {"float": "float", "double": "double", "int": "int32", "T": "float"}
+_TILE = re.compile(r"tile|block|bs$|^b$|ts$|size|^w$|width|dim", re.IGNORECASE)
+_NTB = re.compile(r"ntb|coarse|factor|tiles|work|wpt|per_?thread|num", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A way to call a kernel: its arguments, the rows and columns of C per block, threads of a block, and whether the
+    grid's x runs over rows; `equal`: all sizes of the product are one."""
+
+    arguments: tuple[Any, ...]
+    equal: bool
+    template: tuple[str, ...]
+    block: tuple[int, ...]
+    covers: tuple[int, int]
+    by_rows: bool = False
+    flat: bool = False
+    shared: int = 0
+
+    def kernel(self, hand_in: HandIn, path: Path, dtype: str) -> Kernel:
+        rows, columns = self.covers
+        down, across = f"ceil_div(n, {rows})", f"ceil_div(m, {columns})"
+        grid: tuple[str, ...] = (down, across) if self.by_rows else (across, down)
+        if self.flat:
+            grid = (f"ceil_div(n * m, {math.prod(self.block)})",)
+        launch = LaunchEntry(
+            function=hand_in.name,
+            template=self.template,
+            block=self.block,
+            grid=grid,
+            arguments=self.arguments,
+            dynamic_shared_bytes=self.shared,
+        )
+        has_beta = any(isinstance(a, Mapping) for a in self.arguments)
+        return Kernel(
+            hand_in.name, hand_in.name, Kind.CUDA, (dtype,), path.name, launches=(launch,), reads_c=has_beta,
+            folder=path.parent,
+        )  # fmt: skip
+
+
+class Question(UserError):
+    """What a hand-in leaves open, with the line to add."""
+
+
+# ---- How it is called -----------------------------------------------------------------------------------------------
+
+
+def choose(found: Sequence[HandIn], task: str) -> HandIn:
+    """The kernel of a hand-in that the task is about. Raises Question if several may be it."""
+    products = [each for each in found if sum(p.pointer for p in each.parameters) >= 3 or _structs(each)]
+    if name := next((each.options["kernel"] for each in found if "kernel" in each.options), ""):
+        products = [each for each in found if each.name == name]
+    if len(products) > 1:
+        is_tiled = task != "naive"
+        fitting = [each for each in products if ("__shared__" in each.body) == is_tiled]
+        products = fitting or products
+    if len(products) > 1:
+        words = {"naive": "naive|simple|basic|global", "tiled": "tiled|shared|tile", "multi_tile": "multi|coarse|ntb"}
+        fitting = [each for each in products if re.search(words.get(task, task), each.name, re.IGNORECASE)]
+        products = fitting or [each for each in products if re.search("mul|mm|gemm", each.name, re.I)] or products
+    if not products:
+        raise Question("Which kernel makes C from A and B? None takes three pointers. Correct its parameters.")
+    if len(products) > 1:
+        names = ", ".join(each.name for each in products)
+        raise Question(
+            f"Which kernel is the hand-in: {names}? Add a line such as // tilewise: kernel={products[0].name}"
+        )
+    return products[0]
+
+
+def _structs(hand_in: HandIn) -> list[str]:
+    """The types of the parameters that are structs with a pointer, by value."""
+    return [
+        each.type
+        for each in hand_in.parameters
+        if not each.pointer and (fields := _fields(hand_in.text, each.type)) and any("*" in f for f in fields)
+    ]
+
+
+def _fields(text: str, name: str) -> list[str]:
+    m = re.search(rf"struct\s+{name}\s*\{{([^}}]*)\}}|struct\s*\w*\s*\{{([^}}]*)\}}\s*{name}\s*;", text)
+    if not m:
+        return []
+    fields = []
+    for line in (m[1] or m[2] or "").split(";"):
+        first, *more = split(line)[:1] + split(line)[1:] if line.strip() else [""]
+        if first:
+            fields += [first, *(f"{' '.join(first.split()[:-1])} {each}" for each in more)]
+    return fields
+
+
+def arrays_of(hand_in: HandIn) -> dict[str, str]:
+    """A, B or C by the names of the parameters that point to them. Raises Question if these leave it open."""
+    named = [each for each in hand_in.parameters if each.pointer or each.type in _structs(hand_in)]
+    if "arguments" in hand_in.options:
+        return {}
+    if len(named) != 3:
+        raise Question(_ask(hand_in, f"it has {len(named)} arrays"))
+    written = [
+        each.name
+        for each in named
+        if re.search(rf"\b{each.name}(?:\.\w+)?\s*\[[^;=]*\]\s*(?:[-+*]?=)(?!=)", hand_in.body) and not each.const
+    ]
+    others = [each.name for each in named if not each.const]
+    last = [
+        each.name for each in named if re.search(r"(?:^|_|d|h)(?:c|out\w*|res\w*|p)(?:_|$)|^c|^out", each.name, re.I)
+    ]
+    out = next((each[0] for each in (written, others, last) if len(each) == 1), "")
+    out = out or (last[-1] if last else named[-1].name)
+    a, b = (each.name for each in named if each.name != out)
+    first, second = (
+        re.sub(r"^(?:d|dev|h|g|mat|matrix)_?(?=\w)", "", each, flags=re.IGNORECASE).lower() for each in (a, b)
+    )
+    if (first[:1] == "b" and second[:1] == "a") or (first[:1] == "n" and second[:1] == "m"):
+        a, b = b, a
+    return {a: "A", b: "B", out: "C"}
+
+
+def _ask(hand_in: HandIn, why: str) -> str:
+    names = ",".join(each.name for each in hand_in.parameters)
+    return (
+        f"What is {hand_in.name}({names}) called with? {why[:1].upper()}{why[1:]}. Add a line with its arguments "
+        "in their order, such as // tilewise: arguments=A,B,C,n,p,m (A is n x p, B p x m, C n x m)"
+    )
+
+
+def _size_of(name: str, arrays: Mapping[str, str]) -> str:
+    """n, p or m if a name such as `numARows`, `wB` or `lda` says it, "?" if not."""
+    low = re.sub(r"^(?:num|n_|d_)(?=\w)", "", name.lower()) if len(name) > 2 else name.lower()
+    of = {"a": ("n", "p"), "b": ("p", "m"), "c": ("n", "m"), "m": ("n", "p"), "p": ("n", "m"), "n": ("p", "m")}
+    for kind, pattern in ((0, "rows?|height|h"), (1, "col(?:umn)?s?|width|w|ld|stride|pitch")):
+        for form in (rf"_?([abc])_?(?:{pattern})", rf"(?:{pattern})_?(?:of_?)?([abc])", rf"([mnp])_(?:{pattern})"):
+            if m := re.fullmatch(form, low):
+                return of[m[1]][kind]
+    return "?"
+
+
+def argument_ways(
+    hand_in: HandIn, arrays: Mapping[str, str], ntb: int, tile: int
+) -> Iterator[tuple[tuple[Any, ...], bool]]:
+    """The ways to call a kernel, the likeliest first, and whether all sizes are one. Raises Question for a parameter
+    that has no role."""
+    if "arguments" in hand_in.options:
+        yield tuple(hand_in.options["arguments"].split(",")), hand_in.options["arguments"].count("p") == 0
+        return
+    fixed: list[Any] = []
+    open_at: list[int] = []
+    for place, each in enumerate(hand_in.parameters):
+        if each.name in arrays and not each.pointer:
+            fixed.append(_struct(hand_in, each.type, arrays[each.name]))
+        elif each.name in arrays:
+            fixed.append(arrays[each.name])
+        elif each.type in ("float", "double", "T"):
+            beta = re.search("beta", each.name, re.IGNORECASE)
+            fixed.append({"dtype": "0.0" if beta else "1.0"})
+        elif re.search(r"int|long|size_t|unsigned|short", each.type):
+            known = _size_of(each.name, arrays)
+            if re.search("tile|block", each.name, re.IGNORECASE):
+                known = str(tile)
+            elif re.fullmatch("ntb", each.name, re.IGNORECASE):
+                known = str(ntb)
+            fixed.append(_typed(each.type, known))
+            if known == "?":
+                open_at.append(place)
+        else:
+            raise Question(_ask(hand_in, f"'{each.type}' of {each.name} is no type that is expected here"))
+    if len(open_at) > 3:
+        raise Question(_ask(hand_in, f"it has {len(open_at)} numbers"))
+    names = [hand_in.parameters[place].name for place in open_at]
+    if not open_at:
+        struct_sizes = any("struct" in a for a in fixed if isinstance(a, Mapping))
+        has_sizes = struct_sizes or any(re.search(r"\b[npm]\b", str(a)) for a in fixed if a not in ("A", "B", "C"))
+        if not has_sizes:
+            raise Question(_ask(hand_in, "no parameter is a size of the matrices"))
+        yield tuple(fixed), False
+        return
+    if len(open_at) == 1:
+        ways: list[tuple[str, ...]] = [("n",)]
+    elif len(open_at) == 2:
+        ways = [*itertools.permutations("npm", 2)]
+    else:
+        ways = [*itertools.permutations("npm", 3)]
+    votes = _votes(hand_in, arrays, names)
+    ways.sort(key=lambda way: -sum(votes.get((name, size), 0) for name, size in zip(names, way)))
+    for way in ways:
+        given = list(fixed)
+        for place, size in zip(open_at, way):
+            given[place] = _typed(hand_in.parameters[place].type, size)
+        yield tuple(given), len(open_at) == 1 and not any(re.fullmatch("[pm]", str(a)) for a in fixed)
+
+
+def _typed(kind: str, value: str) -> Any:
+    if "?" in value:
+        return value
+    if re.search(r"size_t|long", kind):
+        return {"uint64" if "size_t" in kind or "unsigned" in kind else "int64": value}
+    return {"unsigned": value} if re.search(r"unsigned|uint", kind) else value
+
+
+def _struct(hand_in: HandIn, kind: str, array: str) -> dict[str, list[Any]]:
+    rows, columns = {"A": ("n", "p"), "B": ("p", "m"), "C": ("n", "m")}[array]
+    members: list[Any] = []
+    for each in _fields(hand_in.text, kind):
+        name = re.findall(r"\w+", each)[-1].lower()
+        by_rows = re.search(r"row|height|^h$|^n$", name)
+        members.append(array if "*" in each else _typed(each, rows if by_rows else columns))
+    return {"struct": members}
+
+
+def _votes(hand_in: HandIn, arrays: Mapping[str, str], names: Sequence[str]) -> dict[tuple[str, str], int]:
+    """How much of the kernel's text speaks for a size as the meaning of a name."""
+    votes: dict[tuple[str, str], int] = {}
+
+    def vote(name: str, size: str, weight: int) -> None:
+        votes[name, size] = votes.get((name, size), 0) + weight
+
+    for array, role in arrays.items():
+        for m in re.finditer(rf"\b{array}\s*\[([^;]*?)\]", hand_in.body):
+            for name in names:
+                if re.search(rf"\*\s*\(?(?:\([\w\s]+\)\s*)?{name}\b|\b{name}\s*\*", m[1]):
+                    vote(name, "p" if role == "A" else "m", 5)
+    for name in names:
+        if re.search(rf"\bfor\s*\([^;]*;[^;]*<[^;]*\b{name}\b", hand_in.body):
+            vote(name, "p", 3)
+        if re.search(rf"\b(?:row\w*|ty|i|y|idy)\s*(?:<|>=)\s*{name}\b", hand_in.body, re.IGNORECASE):
+            vote(name, "n", 3)
+        if re.search(rf"\b(?:col\w*|tx|j|x|idx)\s*(?:<|>=)\s*{name}\b", hand_in.body, re.IGNORECASE):
+            vote(name, "m", 3)
+    lower = {name.lower(): name for name in names}
+    usual = {"m": "n", "n": "m", "k": "p"} if "k" in lower else {"n": "n", "p": "p", "m": "m"}
+    for low, name in lower.items():
+        if low in usual:
+            vote(name, usual[low], 2)
+    return votes
+
+
+def blocks_of(hand_in: HandIn, launch: HostLaunch | None, task: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    """The blocks to try: what the host's code says, or the shared arrays, or else the task."""
+    if "block" in hand_in.options:
+        return [_three(hand_in.options["block"])]
+    if launch:
+        given = [whole_numbers([each], hand_in.numbers) for each in launch.block]
+        if all(given) and 0 < math.prod(each[0] for each in given) <= 1024:
+            return [tuple(each[0] for each in given)]
+    if tile := tile_of(hand_in):
+        return [(tile, tile)] if ".y" in hand_in.body else [(tile * tile,), (tile,)]
+    given_blocks = [_three(each) for each in task["blocks"]]
+    return given_blocks if ".y" in hand_in.body else [(256,)]
+
+
+def tile_of(hand_in: HandIn) -> int:
+    """The width of the kernel's tile, from a shared array or from a number of the file that it uses; 0 without one."""
+    for m in re.finditer(r"__shared__[^;]*?\[([^\]]+)\]\s*\[([^\]]+)\]", hand_in.body):
+        for each in (m[1], m[2]):
+            if (value := whole_numbers([each], hand_in.numbers)) and 2 <= value[0] <= 32:
+                return value[0]
+    used = [
+        value
+        for name, value in hand_in.numbers.items()
+        if re.search(rf"\bblockIdx\.\w\s*\*\s*{name}\b|\b{name}\s*\*\s*blockIdx", hand_in.body) and 2 <= value <= 32
+    ]
+    own = set(re.findall(r"\w+", hand_in.body)) & set(hand_in.numbers)
+    used += [hand_in.numbers[name] for name in sorted(own) if _TILE.search(name) and 2 <= hand_in.numbers[name] <= 32]
+    return used[0] if used else 0
+
+
+def _three(text: str) -> tuple[int, ...]:
+    return tuple(map(int, str(text).split("x")))
+
+
+def calls(hand_in: HandIn, arrays: Mapping[str, str], task: Mapping[str, Any], dtype: str) -> Iterator[list[Call]]:
+    """Ways to call a kernel, the likeliest first; each is a list with a call per block."""
+    launch = hand_in.launches[-1] if hand_in.launches else None
+    blocks = blocks_of(hand_in, launch, task)
+    tile, ntb = tile_of(hand_in) or 16, task.get("ntb", 2)
+    template: list[str] = []
+    given = [whole_numbers([each], hand_in.numbers) for each in launch.template] if launch else []
+    for place, each in enumerate(hand_in.template):
+        if each.type in ("typename", "class") or not each.type:
+            template.append("dtype")
+        elif place < len(given) and given[place]:
+            template.append(str(given[place][0]))
+        else:
+            template.append(
+                str(ntb if _NTB.search(each.name) and not re.search("tile_?(?:size|w)|^tile$", each.name, re.I) else 16)
+            )
+            if not _NTB.search(each.name):
+                blocks = [(16, 16)] if ".y" in hand_in.body else [(256,)]
+    coarse = next((hand_in.numbers[w] for w in hand_in.numbers if _NTB.search(w) and w in hand_in.body
+                   and 2 <= hand_in.numbers[w] <= 16 and not _TILE.fullmatch(w)), 1)  # fmt: skip
+    if any(_NTB.search(each.name) for each in (*hand_in.template, *hand_in.parameters)):
+        coarse = ntb
+    for (arguments, equal), way in itertools.product(argument_ways(hand_in, arrays, ntb, tile), range(8)):
+        made = []
+        for block in blocks:
+            x, y = (*block, 1)[:2]
+            flat = len(block) == 1 or y == 1
+            side = math.isqrt(x) if flat and math.isqrt(x) ** 2 == x else x
+            covers = (side, side) if flat else (y, x)
+            covers = {0: covers, 1: (covers[1], covers[0]), 2: covers, 3: (covers[0], covers[1] * coarse),
+                      4: (covers[0] * coarse, covers[1]), 5: covers}.get(way, (1, 1))  # fmt: skip
+            shared = 4 * 1024 * PRECISIONS[dtype].itemsize if "extern" in hand_in.body else 0
+            made.append(
+                Call(arguments, equal, tuple(template), block, covers, way in (1, 5), flat and way == 2, shared)
+            )
+        is_flat = len(blocks[0]) == 1 or blocks[0][1] == 1
+        if (way == 2 and not is_flat) or (way in (3, 4) and coarse == 1) or way > 5:
+            continue
+        yield made
+
+
+# ---- What is found --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Marker:
+    """Traces of one kernel in one built library."""
+
+    hand_in: HandIn
+    path: Path
+    dtype: str
+
+    def build(self, call: Call) -> Path:
+        """The library of a call's instance, built once."""
+        kernel = call.kernel(self.hand_in, self.path, self.dtype)
+        [instance] = kernel.plan(self.point((16, 16, 16), call)).instances
+        target = self.path.parent / f"{abs(hash(instance))}.so"
+        if not target.exists():
+            build_traced(kernel, [instance], target)
+        return target
+
+    def point(self, shape: Sequence[int], call: Call) -> Point:
+        n, p, m = (shape[0],) * 3 if call.equal else shape
+        return Point("grade", self.hand_in.name, self.dtype, n, p, m, ())
+
+    def trace(self, call: Call, shape: Sequence[int], limit: float = LIMIT) -> tuple[dict[str, Any], list[Fault]]:
+        """The counts and the faults of a call at a shape, run in the jail; beside faults the remark that threads had
+        ended at a barrier, which explains them."""
+        kernel = call.kernel(self.hand_in, self.path, self.dtype)
+        tracer = Tracer(self.build(call), kernel, limit, "the time of a hand-in")
+        tracer.emulator.launch = jailed(tracer.emulator.launch)  # type: ignore[method-assign]
+        row, faults = tracer.trace(Multiplication(kernel, self.point(shape, call)))
+        wrong = [fault for fault in faults if not fault.is_remark]
+        return row, wrong and [*(fault for fault in faults if fault.kind == FaultKind.ENDED), *wrong]
+
+
+def mark(path: Path, root: Path, task_name: str, task: Mapping[str, Any], naive: Mapping[str, int]) -> dict[str, Any]:
+    """The findings of a hand-in: its kernel, its numbers, and its mistakes, each with a name, a line and words."""
+    work = Path.cwd()
+    copy_device_code(path, root, work)
+    copied = work / path.resolve().relative_to(root.resolve())
+    hand_in = choose(kernels(path), task_name)
+    findings: dict[str, Any] = {"kernel": hand_in.name, "mistakes": []}
+    arrays = arrays_of(hand_in)
+    kinds = {each.type for each in hand_in.parameters if each.pointer} or {
+        " ".join(f.replace("*", " ").split()[:-1])
+        for kind in _structs(hand_in)
+        for f in _fields(hand_in.text, kind)
+        if "*" in f
+    }
+    types = {each.name for each in hand_in.template if each.type in ("typename", "class")}
+    dtype = next((TYPES[kind] for kind in kinds if kind in TYPES), "float" if kinds & types else "")
+    if not dtype:
+        raise Question(f"What is the element type {', '.join(sorted(kinds))}? Use float, double or int.")
+    marker = Marker(hand_in, copied, dtype)
+    best: tuple[float, list[Call]] | None = None
+    for made in itertools.islice(calls(hand_in, arrays, task, dtype), 24):
+        try:
+            _, faults = marker.trace(made[-1], TRIED if not made[-1].equal else (64,), 5.0)
+        except LaunchError as error:
+            faults = [Fault(FaultKind.STOPPED, "", None, str(error))]
+        hung = any(f.kind == FaultKind.STOPPED for f in faults)
+        wild = sum(f.count for f in faults if f.kind == FaultKind.OUT_OF_BOUNDS)
+        twice = sum(f.count for f in faults if f.kind == FaultKind.RACE and "global memory" in f.text)
+        wrong = sum(_share(f.text) for f in faults if f.kind == FaultKind.INCORRECT)
+        score = 4.0 * hung + 2.0 * bool(wild) + min(1.0, wild / 1e6) + 1.0 * bool(twice) + wrong + 0.01 * len(faults)
+        if best is None or score < best[0] - 1e-9:
+            best = score, made
+        if not faults or hung:
+            break
+    assert best is not None
+    for call in best[1]:
+        examine(findings, marker, call, task, naive.get(dtype, 0))
+        if findings["mistakes"]:
+            break
+    static_mistakes(findings, hand_in)
+    return findings
+
+
+def _share(text: str) -> float:
+    m = re.search(r"(\d+) of (\d+) elements", text)
+    return int(m[1]) / int(m[2]) if m else 1.0
+
+
+def examine(findings: dict[str, Any], marker: Marker, call: Call, task: Mapping[str, Any], naive_sectors: int) -> None:
+    """Add to the findings what the shapes and the measures of the task show."""
+    shapes = [_three(each) for each in task["shapes"]]
+    per_shape: dict[tuple[int, ...], list[Fault]] = {}
+    measured = _three(task["measured"])
+    for shape in dict.fromkeys([measured, *shapes]):
+        row, faults = marker.trace(call, shape)
+        per_shape[shape] = faults
+        if shape == measured:
+            findings.update(
+                {
+                    name: row.get(name)
+                    for name in ("global_load_sectors", "sectors_per_request", "shared_bank_conflicts")
+                }
+            )
+            measured_row = row
+    add_faults(findings, marker.hand_in, call, per_shape)
+    if not findings["mistakes"]:
+        names = {k: v or 0 for k, v in measured_row.items() if isinstance(v, int | float) or v is None}
+        names |= {"itemsize": PRECISIONS[marker.dtype].itemsize, "naive_sectors": naive_sectors}
+        for name, condition in task["measures"].items():
+            if not evaluate(condition, names):
+                add(findings, name, None, f"{condition} does not hold")
+                break
+
+
+def add(findings: dict[str, Any], name: str, line: int | None, words: str) -> None:
+    """Add a mistake to the findings, once."""
+    if name not in [each["name"] for each in findings["mistakes"]]:
+        findings["mistakes"].append({"name": name, "line": line, "words": words})
+
+
+def add_faults(
+    findings: dict[str, Any], hand_in: HandIn, call: Call, found: Mapping[tuple[int, ...], list[Fault]]
+) -> None:
+    """Add the mistakes that explain the faults of all shapes."""
+    lines = hand_in.text.split("\n")
+    threads = math.prod(call.block)
+    even = next(iter(found.values()))
+    everything = [fault for faults in found.values() for fault in faults]
+    kinds = {fault.kind for fault in everything}
+
+    def first(kind: FaultKind, pattern: str = "") -> Fault | None:
+        return next((f for f in everything if f.kind == kind and re.search(pattern, f.text)), None)
+
+    if fault := first(FaultKind.STOPPED):
+        add(findings, "hangs", fault.line, fault.text)
+        return
+    if fault := first(FaultKind.ENDED):
+        add(findings, "early_return", fault.line, fault.text)
+        return
+    if fault := first(FaultKind.DIVERGENCE):
+        add(findings, "barrier_in_condition", fault.line, fault.text)
+        return
+    unwritten = first(FaultKind.UNINITIALISED, r"no thread of the block")
+    if unwritten and any(f.kind == FaultKind.UNINITIALISED and "of the block" in f.text for f in even):
+        tile = tile_of(hand_in)
+        if tile and tile * tile > threads:
+            add(findings, "shared_larger_than_block", unwritten.line, unwritten.text)
+            return
+    races = [f for f in everything if f.kind == FaultKind.RACE and "shared memory" in f.text]
+    for fault in races:
+        for name in _barriers(fault, lines):
+            add(findings, name, fault.line, fault.text)
+    if races:
+        return
+    if fault := first(FaultKind.UNINITIALISED, r" reads C\["):
+        add(findings, "uninitialised_sum", fault.line, fault.text)
+        return
+    sum_line = _unset_sum(hand_in)
+    if kinds & {FaultKind.INCORRECT, FaultKind.ORDER} and sum_line and even:
+        add(findings, "uninitialised_sum", sum_line, "")
+        return
+    guarded = _loads_are_guarded(hand_in)
+    if unwritten:
+        add(findings, "zero_fill", unwritten.line, unwritten.text)
+        if not first(FaultKind.OUT_OF_BOUNDS):
+            return
+    if fault := first(FaultKind.OUT_OF_BOUNDS):
+        add(
+            findings,
+            "edge_not_tested" if not even else "edge_not_tested" if fault.line else "other_fault",
+            fault.line,
+            fault.text,
+        )
+        return
+    if fault := first(FaultKind.RACE):
+        add(
+            findings,
+            "race" if any(f.kind == FaultKind.RACE for f in even) else "edge_not_tested",
+            fault.line,
+            fault.text,
+        )
+        return
+    if fault := first(FaultKind.INCORRECT):
+        dividing = _divides_tiles(hand_in)
+        if not even and dividing:
+            add(findings, "tiles_division", dividing, fault.text)
+        elif not even and "__shared__" in hand_in.body:
+            add(findings, "zero_fill" if guarded else "edge_not_tested", _store_line(hand_in), fault.text)
+        elif "nothing has written" in fault.text and not even:
+            add(findings, "not_written", fault.line, fault.text)
+        else:
+            add(findings, "wrong_product", fault.line, fault.text)
+        return
+    for fault in everything:
+        add(findings, "other_fault", fault.line, f"{fault.kind.words}: {fault.text}")
+
+
+def _start(hand_in: HandIn) -> int:
+    """The line of the kernel's first character."""
+    return hand_in.text.count("\n", 0, hand_in.text.find(hand_in.body)) + 1
+
+
+def _barriers(fault: Fault, lines: Sequence[str]) -> list[str]:
+    """Which barriers are missing at a race of a tile: before its use, after it, or both."""
+    other = re.search(r"at (?:\S+:|line )(\d+)", fault.text)
+    if not other or fault.line is None:
+        return ["barrier_before"]
+    low, high = sorted((fault.line, int(other[1])))
+    if "writes" in fault.text.split("which")[0] and "writes" in fault.text.split("which")[-1]:
+        return ["race"]
+    if not any("__syncthreads" in line for line in lines[low - 1 : high]):
+        return ["barrier_before"] + ["barrier_after"] * ("__syncthreads" not in "".join(lines))
+    return ["barrier_after"]
+
+
+def _unset_sum(hand_in: HandIn) -> int | None:
+    """The line of a number that is added to and was declared without a value."""
+    for m in re.finditer(r"^[ \t]*(?:float|double|int|T|\w+)\s+(\w+)\s*;", hand_in.body, re.MULTILINE):
+        rest = hand_in.body[m.end() :]
+        use = re.search(rf"\b{m[1]}\s*(\+=|=(?!=)\s*([^;]*))", rest)
+        if use and (use[1] == "+=" or re.search(rf"\b{m[1]}\b", use[2] or "")):
+            return _start(hand_in) + hand_in.body.count("\n", 0, m.start(1))
+    return None
+
+
+def _shared_names(hand_in: HandIn) -> set[str]:
+    return {
+        name
+        for m in re.finditer(r"__shared__\s+\w+([^;]*);", hand_in.body)
+        for name in re.findall(r"(\w+)\s*\[", re.sub(r"\[[^\]]*\]", "[", m[1]))
+    }
+
+
+def _store_line(hand_in: HandIn) -> int | None:
+    for name in _shared_names(hand_in):
+        if m := re.search(rf"\b{name}\s*(?:\[[^;=]*?\])+\s*=(?!=)", hand_in.body):
+            return _start(hand_in) + hand_in.body.count("\n", 0, m.start())
+    return None
+
+
+def _loads_are_guarded(hand_in: HandIn) -> bool:
+    """Whether a load into shared memory stands in an `if` without `else`."""
+    for name in _shared_names(hand_in):
+        for m in re.finditer(
+            rf"\bif\s*\(([^;{{]*)\)\s*\{{?\s*{name}\s*(?:\[[^;=]*?\])+\s*=[^;]*;\s*\}}?\s*(\w*)", hand_in.body
+        ):
+            if m[2] != "else":
+                return True
+    return False
+
+
+def _divides_tiles(hand_in: HandIn) -> int | None:
+    """The line of a loop, or of a number, of tiles that are counted by a division without rounding up."""
+    for m in re.finditer(r"(?:<=?|=)\s*\(?\s*(\w+)\s*/\s*([\w.]+)\s*\)?\s*;", hand_in.body):
+        if m[2] in hand_in.numbers or _TILE.search(m[2]) or m[2].isdigit() or "blockDim" in m[2]:
+            return _start(hand_in) + hand_in.body.count("\n", 0, m.start())
+    return None
+
+
+def static_mistakes(findings: dict[str, Any], hand_in: HandIn) -> None:
+    """Add what the launch in the host's code shows: a grid that is not rounded up."""
+    for launch in hand_in.launches:
+        for each in launch.grid:
+            text = re.sub(r"\(\s*(?:float|double)\s*\)", "1.0*", each)
+            m = re.fullmatch(r"\(*\s*(?:\(int\)\s*)?(?:ceil\w*\s*\(\s*)?(\w+)\s*/\s*(\w+(?:\.[xy])?)[\s)]*", text)
+            if not m or m[1] == "1":
+                continue
+            size, tile = (whole_numbers([word], hand_in.numbers) or [0] for word in (m[1], m[2]))
+            if m[1] not in hand_in.numbers and (
+                local := re.search(
+                    rf"\bint\s+(?:\w+\s*=\s*\d+\s*,\s*)*{m[1]}\s*=\s*(\d+(?:\s*<<\s*\d+)?)", hand_in.text
+                )
+            ):
+                base, _, shift = local[1].partition("<<")
+                size = [int(base) << min(int(shift or 0), 40)]
+            if size[0] and tile[0] and size[0] % tile[0] == 0:
+                continue
+            add(findings, "grid_division", launch.line, each)
+            return
+
+
+def main() -> None:
+    """Mark the hand-in that the standard input describes; the findings go to the standard output."""
+    given = json.load(sys.stdin)
+    answer = os.dup(1)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    limit_process()
+    try:
+        with contextlib.redirect_stdout(open(os.devnull, "w", encoding="utf-8")):
+            findings = mark(Path(given["file"]), Path(given["root"]), given["name"], given["task"], given["naive"])
+    except Question as error:
+        findings = {"mistakes": [{"name": "question", "line": None, "words": str(error)}]}
+    except (UserError, LaunchError) as error:
+        line = re.search(r":(\d+):", str(error))
+        is_ours = re.search(r"hand-in|is empty|plain file", str(error))
+        name = "refused" if is_ours else "does_not_compile"
+        findings = {"mistakes": [{"name": name, "line": int(line[1]) if line else None, "words": str(error)}]}
+    os.write(answer, json.dumps(findings, default=str).encode())
+
+
+if __name__ == "__main__":
+    main()
