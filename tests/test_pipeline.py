@@ -293,7 +293,9 @@ def test_a_kernel_that_does_not_compile_costs_its_own_rows(tmp_path):
     assert rows.status[~own].tolist() == before.status[before.kernel != "tiled"].tolist()
     traffic = pd.read_csv(broken / "results/traffic.csv")
     assert set(traffic.status[traffic.kernel == "tiled"]) == {"compile_error"}
-    assert re.search(rf"{own.sum()} of {len(rows)} points are not right: tiled compile_error \({own.sum()}\);", said)
+    assert re.search(
+        rf"{own.sum()} of {len(rows)} points (is|are) not right: tiled compile_error \({own.sum()}\);", said
+    )
     strict = snakemake(broken, *QUICK, "--config", "strict=True")
     assert strict.returncode == 1 and "tiled compile_error" in strict.stderr and "the report is" in strict.stderr
 

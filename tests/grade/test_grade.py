@@ -87,3 +87,35 @@ def test_harmful_hand_ins_fail_alone(tmp_path: Path, task: Path) -> None:
     assert refused == {"nothing", "empty", "include", "spliced", "huge"}
     assert (verdicts["endless"], rows["endless"]["mistakes"]) == ("failed", "hangs")
     assert all(float(row["seconds"]) < 40 for row in rows.values())
+
+
+ROW_OF_THREADS = """
+template <int SIDE>
+__global__ void product(int rows, int columns, int inner, float alpha, const float* left, const float* right,
+                        float beta, float* out)
+{
+    const int row = blockIdx.x * SIDE + threadIdx.x / SIDE, column = blockIdx.y * SIDE + threadIdx.x % SIDE;
+    if (row >= rows || column >= columns) return;
+    float sum = 0;
+    for (int k = 0; k < inner; ++k) sum += left[row * inner + k] * right[k * columns + column];
+    out[row * columns + column] = alpha * sum + beta * out[row * columns + column];
+}
+"""
+FIXED_SIZE = """
+#define SIZE 64
+__global__ void product(float a[SIZE][SIZE], float b[SIZE][SIZE], float c[SIZE][SIZE])
+{
+    c[threadIdx.y][threadIdx.x] = a[threadIdx.y][0] * b[0][threadIdx.x];
+}
+"""
+
+
+def test_a_row_of_threads_passes_and_a_kernel_of_one_size_gets_a_question(tmp_path: Path) -> None:
+    hand_ins = tmp_path / "in"
+    hand_ins.mkdir()
+    (hand_ins / "row.cu").write_text(ROW_OF_THREADS, encoding="utf-8")
+    (hand_ins / "fixed.cu").write_text(FIXED_SIZE, encoding="utf-8")
+    status, rows = graded(hand_ins, "naive", tmp_path / "out")
+    assert status == 1
+    assert rows["row"]["verdict"] == "passed"
+    assert rows["fixed"]["mistakes"] == "question" and "// tilewise: arguments=" in rows["fixed"]["hint"]

@@ -115,7 +115,8 @@ def wrong_points_line(tables: Iterable[Path]) -> str:
         return ""
     each = ", ".join(f"{kernel} {status} ({count})" for (kernel, status), count in found.most_common(6))
     more = ", …" if len(found) > 6 else ""
-    return f"{found.total()} of {points} points are not right: {each}{more}; see What failed and why in the report"
+    verb = "is" if found.total() == 1 else "are"
+    return f"{found.total()} of {points} points {verb} not right: {each}{more}; see What failed and why in the report"
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -276,9 +276,9 @@ def blocks_of(hand_in: HandIn, launch: HostLaunch | None, task: Mapping[str, Any
         if all(given) and 0 < math.prod(each[0] for each in given) <= 1024:
             return [tuple(each[0] for each in given)]
     if tile := tile_of(hand_in):
-        return [(tile, tile)] if ".y" in hand_in.body else [(tile * tile,), (tile,)]
+        return [(tile, tile)] if "threadIdx.y" in hand_in.body else [(tile * tile,), (tile,)]
     given_blocks = [_three(each) for each in task["blocks"]]
-    return given_blocks if ".y" in hand_in.body else [(256,)]
+    return given_blocks if "threadIdx.y" in hand_in.body else [(256,)]
 
 
 def tile_of(hand_in: HandIn) -> int:
@@ -318,7 +318,7 @@ def calls(hand_in: HandIn, arrays: Mapping[str, str], task: Mapping[str, Any], d
                 str(ntb if _NTB.search(each.name) and not re.search("tile_?(?:size|w)|^tile$", each.name, re.I) else 16)
             )
             if not _NTB.search(each.name):
-                blocks = [(16, 16)] if ".y" in hand_in.body else [(256,)]
+                blocks = [(16, 16)] if "threadIdx.y" in hand_in.body else [(256,)]
     coarse = next((hand_in.numbers[w] for w in hand_in.numbers if _NTB.search(w) and w in hand_in.body
                    and 2 <= hand_in.numbers[w] <= 16 and not _TILE.fullmatch(w)), 1)  # fmt: skip
     if any(_NTB.search(each.name) for each in (*hand_in.template, *hand_in.parameters)):
