@@ -229,4 +229,7 @@ __global__ void conversions(long long* converted, float large, float nan, double
     converted[4] = (unsigned int)wide;
     converted[5] = (long long)nan;
     converted[6] = (int)(large / 10000) + (int)2.75f;
+    converted[7] = (short)large;
+    converted[8] = (unsigned char)large;
+    converted[9] = static_cast<unsigned char>(-large);
 }

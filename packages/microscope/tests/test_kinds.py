@@ -75,8 +75,8 @@ def test_shifts_and_conversions_are_those_of_a_gpu(library):
     report = trace(library, "shifts", 1, 1, {"shifted": "int[6]", "by": 32}, expect={"shifted": right})
     assert report.ok, str(report)
     most, least = 2**31 - 1, -(2**31)
-    given = {"converted": "int64[7]", "large": np.float32(1e10), "nan": np.float32("nan"), "wide": np.float64(1e300)}
-    right = np.int64([most, least, 0, 0, 2**32 - 1, -(2**63), 1000002])
+    given = {"converted": "int64[10]", "large": np.float32(1e10), "nan": np.float32("nan"), "wide": np.float64(1e300)}
+    right = np.int64([most, least, 0, 0, 2**32 - 1, -(2**63), 1000002, -1, 255, 0])
     report = trace(library, "conversions", 1, 1, given, expect={"converted": right})
     assert report.ok, str(report)
 

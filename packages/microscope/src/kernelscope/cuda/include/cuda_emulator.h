@@ -105,7 +105,12 @@ EMULATOR_PURE auto shifted_right(A a, B b)
 template <typename To, typename From>
 EMULATOR_PURE To converted(From a)
 {
-    if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && sizeof(To) >= 4) {
+    if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && sizeof(To) < 4) {
+        if constexpr (std::is_same_v<To, bool>)
+            return a != 0;
+        else
+            return (To)converted<std::conditional_t<std::is_signed_v<To>, int, unsigned>>(a);  // as nvcc does
+    } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
         using Limits = std::numeric_limits<To>;
         constexpr bool is_zero = sizeof(From) == 4 && sizeof(To) == 4;  // what NaN becomes
         if (a != a) return is_zero ? To(0) : static_cast<To>(1ull << (8 * sizeof(To) - 1));
