@@ -13,7 +13,7 @@ from kernelscope.compile import build_traced, own_object
 from kernelscope.counts import Row
 from kernelscope.emulator import LaunchError
 from kernelscope.fault_kinds import FaultKind
-from kernelscope.faults import Fault
+from kernelscope.faults import Fault, Other
 from kernelscope.files import digest
 from kernelscope.sources import emulator_files
 from kernelscope.tracer import Tracer
@@ -131,10 +131,14 @@ def _tracer() -> str:
 
 def _restored(entry: Row) -> tuple[Row, list[Fault]]:
     """A point's row of traffic.csv and its Faults, as `_entry` wrote them; JSON has neither tuples nor FaultKinds."""
+
+    def with_tuples(side: Row) -> Row:
+        return side | {name: side[name] and tuple(side[name]) for name in ("block", "thread")}
+
     faults = []
     for fault in entry["faults"]:
-        places = {name: fault[name] and tuple(fault[name]) for name in ("block", "thread")}
-        faults.append(Fault(**(fault | places | {"kind": FaultKind[fault["kind"].upper()]})))
+        other = Other(**with_tuples(fault["other"])) if fault["other"] else None
+        faults.append(Fault(**(with_tuples(fault) | {"kind": FaultKind[fault["kind"].upper()], "other": other})))
     return entry["traffic"], faults
 
 

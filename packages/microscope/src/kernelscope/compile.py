@@ -223,7 +223,7 @@ def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequ
                     run_compiler([*own, *_dumped(flags, dump), "-fpreprocessed", "-c", source, "-o", compiled])
                     break
                 except UserError as error:
-                    if way is text or isinstance(error, MachineError):
+                    if way == text or isinstance(error, MachineError):
                         raise
         except MachineError:
             raise
