@@ -1,4 +1,4 @@
-"""`tilewise grade`: mark a folder of hand-ins, each in a process of its own."""
+"""`tilewise grade`: mark a folder of hand-ins, each in a separate process."""
 
 import argparse
 import contextlib
@@ -20,6 +20,7 @@ from kernelscope import cpp
 from kernelscope.cli import option_type
 from kernelscope.yaml_input import read_yaml
 from tilewise import UserError
+from tilewise.grade.handin import sizes
 from tilewise.grade.jail import MEMORY, memory_of
 from tilewise.study import registry
 from tilewise.study.points import Point
@@ -64,7 +65,7 @@ def grade(options: argparse.Namespace, given: Mapping[str, int]) -> tuple[list[s
     students = hand_ins(options.folder)
     cpp.check()
     uses_naive = any("naive_sectors" in str(each) for each in task["measures"].values())
-    naive = _naive_sectors(_three(task["measured"])) if uses_naive else {}
+    naive = _naive_sectors(sizes(task["measured"])) if uses_naive else {}
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         made = [pool.submit(_row, *each, name, task, naive, hints, options.limit) for each in students]
         rows = [each.result() for each in made]
@@ -113,7 +114,7 @@ def _task(named: str) -> tuple[str, dict[str, Any]]:
         raise UserError(f"{path}: {name}.{min(unknown)} is no key of a task; {HERE / 'tasks.yaml'} lists them")
     try:
         for size in (*task["shapes"], task["measured"]):
-            if len(_three(size)) != 3 or min(_three(size)) < 1:
+            if len(sizes(size)) != 3 or min(sizes(size)) < 1:
                 raise ValueError
         dict(task["measures"])
     except (ValueError, TypeError):
@@ -134,10 +135,6 @@ def _hints(path: Path) -> dict[str, str]:
     if unknown := set(read) - set(own):
         raise UserError(f"{path}: '{min(unknown)}' is no mistake; {HERE / 'hints.yaml'} lists them")
     return own | read
-
-
-def _three(text: str) -> tuple[int, ...]:
-    return tuple(map(int, str(text).split("x")))
 
 
 def _naive_sectors(shape: Sequence[int]) -> dict[str, int]:
@@ -200,7 +197,7 @@ def _refused(words: str, name: str = "refused") -> dict[str, Any]:
 
 
 def run_apart(given: Mapping[str, Any], limit: float) -> dict[str, Any]:
-    """What a process of its own finds in a hand-in, which it is given `limit` seconds for."""
+    """The findings of a hand-in from a separate process, which has `limit` seconds."""
     with tempfile.TemporaryDirectory(prefix="tilewise-grade-") as folder:
         answer = Path(folder, "answer")
         work = Path(folder, "work")

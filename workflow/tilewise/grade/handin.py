@@ -190,6 +190,11 @@ def _is_used(item: str, words: set[str], reached: str) -> bool:
     return bool(words & set(re.findall(r"(\w+)\s*(?=[\[=;,{(]|$)", bare)))
 
 
+def sizes(text: str) -> tuple[int, ...]:
+    """The numbers of a shape or a block such as 33x35x70."""
+    return tuple(map(int, str(text).split("x")))
+
+
 def split(text: str) -> list[str]:
     """The parts of a list at its commas outside of brackets."""
     parts, depth = [""], 0

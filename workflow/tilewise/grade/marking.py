@@ -19,7 +19,7 @@ from kernelscope.fault_kinds import FaultKind
 from kernelscope.faults import Fault
 from kernelscope.tracer import Tracer
 from tilewise import UserError
-from tilewise.grade.handin import HandIn, HostLaunch, copy_device_code, kernels, split
+from tilewise.grade.handin import HandIn, HostLaunch, copy_device_code, kernels, sizes, split
 from tilewise.grade.jail import jailed, limit_process
 from tilewise.study.expressions import evaluate
 from tilewise.study.kernel import Kernel, Kind, LaunchEntry
@@ -270,14 +270,14 @@ def _votes(hand_in: HandIn, arrays: Mapping[str, str], names: Sequence[str]) -> 
 def blocks_of(hand_in: HandIn, launch: HostLaunch | None, task: Mapping[str, Any]) -> list[tuple[int, ...]]:
     """The blocks to try: what the host's code says, or the shared arrays, or else the task."""
     if "block" in hand_in.options:
-        return [_three(hand_in.options["block"])]
+        return [sizes(hand_in.options["block"])]
     if launch:
         given = [whole_numbers([each], hand_in.numbers) for each in launch.block]
         if all(given) and 0 < math.prod(each[0] for each in given) <= 1024:
             return [tuple(each[0] for each in given)]
     if tile := tile_of(hand_in):
         return [(tile, tile)] if "threadIdx.y" in hand_in.body else [(tile * tile,), (tile,)]
-    given_blocks = [_three(each) for each in task["blocks"]]
+    given_blocks = [sizes(each) for each in task["blocks"]]
     return given_blocks if "threadIdx.y" in hand_in.body else [(256,)]
 
 
@@ -295,10 +295,6 @@ def tile_of(hand_in: HandIn) -> int:
     own = set(re.findall(r"\w+", hand_in.body)) & set(hand_in.numbers)
     used += [hand_in.numbers[name] for name in sorted(own) if _TILE.search(name) and 2 <= hand_in.numbers[name] <= 32]
     return used[0] if used else 0
-
-
-def _three(text: str) -> tuple[int, ...]:
-    return tuple(map(int, str(text).split("x")))
 
 
 def calls(hand_in: HandIn, arrays: Mapping[str, str], task: Mapping[str, Any], dtype: str) -> Iterator[list[Call]]:
@@ -323,21 +319,22 @@ def calls(hand_in: HandIn, arrays: Mapping[str, str], task: Mapping[str, Any], d
                    and 2 <= hand_in.numbers[w] <= 16 and not _TILE.fullmatch(w)), 1)  # fmt: skip
     if any(_NTB.search(each.name) for each in (*hand_in.template, *hand_in.parameters)):
         coarse = ntb
-    for (arguments, equal), way in itertools.product(argument_ways(hand_in, arrays, ntb, tile), range(8)):
+    for (arguments, equal), way in itertools.product(argument_ways(hand_in, arrays, ntb, tile), range(6)):
         made = []
         for block in blocks:
             x, y = (*block, 1)[:2]
             flat = len(block) == 1 or y == 1
             side = math.isqrt(x) if flat and math.isqrt(x) ** 2 == x else x
-            covers = (side, side) if flat else (y, x)
-            covers = {0: covers, 1: (covers[1], covers[0]), 2: covers, 3: (covers[0], covers[1] * coarse),
-                      4: (covers[0] * coarse, covers[1]), 5: covers}.get(way, (1, 1))  # fmt: skip
+            rows, columns = (side, side) if flat else (y, x)
+            covers = {1: (columns, rows), 3: (rows, columns * coarse), 4: (rows * coarse, columns)}.get(
+                way, (rows, columns)
+            )
             shared = 4 * 1024 * PRECISIONS[dtype].itemsize if "extern" in hand_in.body else 0
             made.append(
                 Call(arguments, equal, tuple(template), block, covers, way in (1, 5), flat and way == 2, shared)
             )
         is_flat = len(blocks[0]) == 1 or blocks[0][1] == 1
-        if (way == 2 and not is_flat) or (way in (3, 4) and coarse == 1) or way > 5:
+        if (way == 2 and not is_flat) or (way in (3, 4) and coarse == 1):
             continue
         yield made
 
@@ -427,9 +424,9 @@ def _share(text: str) -> float:
 
 def examine(findings: dict[str, Any], marker: Marker, call: Call, task: Mapping[str, Any], naive_sectors: int) -> None:
     """Add to the findings what the shapes and the measures of the task show."""
-    shapes = [_three(each) for each in task["shapes"]]
+    shapes = [sizes(each) for each in task["shapes"]]
     per_shape: dict[tuple[int, ...], list[Fault]] = {}
-    measured = _three(task["measured"])
+    measured = sizes(task["measured"])
     for shape in dict.fromkeys([measured, *shapes]):
         row, faults = marker.trace(call, shape)
         per_shape[shape] = faults
@@ -506,7 +503,7 @@ def add_faults(
     if fault := first(FaultKind.OUT_OF_BOUNDS):
         add(
             findings,
-            "edge_not_tested" if not even else "edge_not_tested" if fault.line else "other_fault",
+            "edge_not_tested" if not even or fault.line else "other_fault",
             fault.line,
             fault.text,
         )
