@@ -342,7 +342,7 @@ def screen(monkeypatch, study, h200, tmp_path, jobs):
             yield found
             found.append(next(clock))
 
-        def bound(job, A, B, C):
+        def bound(job, A, B, C, arena=None):
             Operands.right = dict(job.point.parameters)["mode"] != 1
             return lambda stream: done.append("launch"), {"registers": 40}, []
 

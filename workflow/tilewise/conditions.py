@@ -30,6 +30,8 @@ class Conditions:
         """A task: what its rows depend on."""
         where, method = self.study.backend_of(wildcards), self.study.method(wildcards.task)
         found: list[Any] = [method.name, method.settings(self.study.config, where)]
+        if where == "gpu" and self.study.config["tasks"][wildcards.task].get("in_turns"):
+            found.append(self.study.config["duel"])
         for point in self.study.points_on(wildcards.platform, wildcards.task):
             kernel = self.study.kernels[point.kernel]
             found.append(job.conditions(point, kernel, kernel.plan(point), where, self.study.config))

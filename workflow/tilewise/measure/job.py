@@ -102,7 +102,7 @@ def conditions(
     """All that a row depends on except its build and the machine, on a platform whose backend is `where`."""
     return [
         point.columns(),
-        [kernel.kind, kernel.library, kernel.emulation, kernel.reads_c, plan.instances],
+        [kernel.kind, kernel.library, kernel.emulation, kernel.searched, kernel.reads_c, plan.instances],
         [kernel.alpha, kernel.beta, kernel.initial, kernel.wanted.scheme],
         [dataclasses.asdict(each) for each in kernel.lying(point).values()],
         [_of_launch(launch) for launch in plan.launches],
@@ -143,6 +143,13 @@ def limits(backend: str, where: str, config: Mapping[str, Any]) -> dict[str, Any
     return found | ({"budget_s": config["cpu"]["budget_s"][where]} if backend == "host" else {})
 
 
+def case_of(job: Job) -> tuple:
+    """What the jobs of a case share: the type, the shape, and how the matrices lie."""
+    point = job.point
+    lying = (dataclasses.astuple(each) for each in job.kernel.lying(point).values())
+    return point.multiply_adds, point.dtype, point.n, point.p, point.m, point.batch, *lying
+
+
 def backend_of(kernel: Kernel, where: str) -> str:
     """The backend of a kernel on a platform whose backend is `where`: cuda, emulator or host."""
     if kernel.on_gpu:
@@ -159,7 +166,8 @@ def _circumstances(backend: str, kernel: Kernel, device: Device) -> dict[str, An
     if backend == "cuda":
         language = LANGUAGES.get(kernel.kind)
         compiler = [language.package if language else "nvrtc"]
-        used = ["cuda_driver", "cuda-bench", *(("cublas", "cuda_runtime") if kernel.library else compiler)]
+        library = ("cublas", "cuda_runtime", *["nvmath-python"] * kernel.searched)
+        used = ["cuda_driver", "cuda-bench", *(library if kernel.library else compiler)]
         gpu = {name: device.gpu.get(name) for name in ("name", "driver")}
         return gpu | {name: versions.get(name) for name in used}
     if backend == "host":

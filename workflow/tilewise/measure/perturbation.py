@@ -364,12 +364,18 @@ class Perturbed:
         if not found.ok:
             self._wrong = replace(found, message=f"{when}: {found.message}")
 
+    def settle(self) -> verify.Check | None:
+        """Verify the product of the last run; the first product that was wrong, or None. After this, and until the
+        next run, others may use the arrays."""
+        if self._wrong is None:
+            self._verify(f"after {self._last}" if self._last else "the last one")
+        return self._wrong
+
     def finish(self, wait: Callable[[], Any]) -> verify.Check | None:
         """The first product that was wrong, of those that were timed and of further runs, one for each kind of change
         that did not come yet; None if all were right. `wait` returns when what was launched is done."""
         wait()
-        if self._wrong is None:
-            self._verify(f"after {self._last}" if self._last else "the last one")
+        self.settle()
         kinds = self._deck if self._new else []
         self._deck, self._new = [*deck(self.chance)[: max(0, FURTHER - len(kinds))], *kinds], True
         runs, short = 0, True

@@ -17,7 +17,7 @@ from tilewise.study.device import Device
 from tilewise.study.kernel import LANGUAGES
 
 PACKAGES = (
-    *("snakemake", "numpy", "pandas", "cupy-cuda13x", "cuda-core", "cuda-bench", "nvidia-cuda-nvrtc"),
+    *("snakemake", "numpy", "pandas", "cupy-cuda13x", "cuda-core", "cuda-bench", "nvmath-python", "nvidia-cuda-nvrtc"),
     *dict.fromkeys(language.package for language in LANGUAGES.values()),
 )
 

@@ -26,7 +26,7 @@ import pandas as pd
 
 from kernelscope.files import digest
 from tilewise.compile.build import Builds
-from tilewise.measure.job import prepare
+from tilewise.measure.job import case_of, prepare
 from tilewise.measure.journal import Journal
 from tilewise.measure.result_rows import median_run
 from tilewise.measure.row_summary import row_summary
@@ -114,6 +114,52 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
     return columns.frame(found, "measurements", work.parameters), columns.frame([facts], "sweep")
 
 
+def measure_in_turns(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Measure every point of a task of a GPU; the kernels of a case are timed in turns, in one process.
+
+    Returns the tables of `measure_task`. The journal keeps a case whole: if a row of it is missing, or a kernel came or
+    went, all its kernels are measured again.
+    """
+    start = time.monotonic()
+    jobs = work.jobs()
+    cases: dict[tuple, list[Job]] = {}
+    for job in jobs:
+        if job.row["status"] not in NOT_BUILT:
+            cases.setdefault((job.backend, *case_of(job)), []).append(job)
+    keys: dict[str, str] = {}
+    for members in cases.values():
+        whole = sorted(job.key for job in members)
+        keys |= {job.key: digest([job.key, whole, work.config["duel"]]) for job in members}
+    names = {job.key: job.point.label() for job in jobs}
+    with Journal(work.journal) as remembered:
+        rows = remembered.rows
+
+        def known(job: Job) -> bool:
+            return not set(job.row) - set(rows.get(keys[job.key], ()))
+
+        waiting = {key: members for key, members in cases.items() if not all(map(known, members))}
+        asked = sum(map(len, waiting.values()))
+        LOG.info("%d points in %d cases, %d points from the journal", len(keys), len(cases), len(keys) - asked)
+        number = 0
+        for how, backends in (("duel", ("cuda",)), ("measure", ("host", "emulator"))):
+            some = [job for key in sorted(waiting) if key[0] in backends for job in waiting[key]]
+            for key, row in run_jobs(some, work.device, work.config, work.samples, how):
+                remembered.add(keys[key], row)
+                number += 1
+                LOG.info("%d/%d %s: %s", number, asked, names[key], row_summary(row))
+        found = [rows[keys[job.key]] if job.key in keys else job.row for job in jobs]
+    spent = {key: rows[keys[members[0].key]].get("duel_s") or 0 for key, members in cases.items()}
+    facts = {
+        "platform": work.device.platform,
+        "task": work.task,
+        "points": len(jobs),
+        "remembered": len(keys) - asked,
+        "wall_s": time.monotonic() - start,
+        "timed_s": sum(spent.values()),
+    }
+    return columns.frame(found, "measurements", work.parameters), columns.frame([facts], "sweep")
+
+
 def _emulated(job: Job, config: Mapping[str, Any]) -> Job:
     """The job, unsupported if the emulator has no shape for it: no small one suits its kernel."""
     shape = job.point.shape
@@ -134,7 +180,7 @@ def run_jobs(
 ) -> Iterator[tuple[str, Row]]:
     """Run jobs in worker processes; yields (key, row) as each ends. A worker that dies is replaced.
 
-    `how` is what a backend is to do with them: measure, repeat or screen.
+    `how` is what a backend is to do with them: measure, repeat, screen or duel.
 
     A job that outlives `timing.point_limit_s` ends as `timeout`, one that takes its worker along as `error`; if the
     worker was killed from outside, the job has a second try. The CPU's loops have a separate budget, on top of
@@ -142,15 +188,15 @@ def run_jobs(
     """
     jobs, tried_again = list(jobs), set()
     while jobs:
-        finished = 0
+        finished = set()
         for index, row in _one_worker(jobs, device, config, samples, how):
             key = jobs[index].key
             if row.pop("killed", False) and key not in tried_again:
                 tried_again.add(key)
                 break
-            finished = index + 1
+            finished.add(index)
             yield key, row
-        jobs = jobs[finished:]
+        jobs = [job for index, job in enumerate(jobs) if index not in finished]
 
 
 def run_remembered(
@@ -199,21 +245,21 @@ def _one_worker(
     # A worker that dies early breaks the pipe; its answers, or their absence, show what happened.
     with contextlib.suppress(BrokenPipeError), worker.stdin:
         pickle.dump(request, worker.stdin)
-    index = 0
+    index, waiting = 0, set(range(len(jobs)))
     limit = START_LIMIT_S
     started = False
     try:
-        while index < len(jobs):
+        while waiting:
             if started:
                 limit = config["timing"]["point_limit_s"]
                 if jobs[index].backend == "host":
                     limit += config["cpu"]["budget_s"][device.backend]
             try:
-                row = answers.get(timeout=limit)
+                answered = answers.get(timeout=limit)
             except queue.Empty:
                 yield index, jobs[index].row | {"status": Status.TIMEOUT, "message": f"not done after {limit:g} s"}
                 return
-            if row is None:
+            if answered is None:
                 worker.wait()
                 message = f"the worker ended with exit status {worker.returncode}: {_last_line(log_path)}"
                 killed = -worker.returncode in KILLS
@@ -222,8 +268,12 @@ def _one_worker(
             if not started:
                 started = True
                 continue
+            index, row = answered["index"], answered["row"]
+            if row is None:  # it comes next
+                continue
+            waiting.remove(index)
             yield index, row
-            index += 1
+            index = min(waiting, default=index)
             if row["status"] == Status.ERROR:
                 return  # what went wrong may have left the worker's device in a bad state
         with contextlib.suppress(subprocess.TimeoutExpired):  # NVBench writes its JSON when all points are through

@@ -26,11 +26,17 @@ def main() -> None:
     request = pickle.load(sys.stdin.buffer)
     answers = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8")
 
-    def answer(row: Row) -> None:
-        answers.write(json.dumps(row, default=float) + "\n")
+    def write(what: dict) -> None:
+        answers.write(json.dumps(what, default=float) + "\n")
         answers.flush()
 
-    answer({"started": True})  # from now on a job's time counts
+    jobs_done = itertools.count()
+
+    def answer(row: Row | None, index: int | None = None) -> None:
+        """The row of a job: of the next, or of one by its index. Without a row: the job of that index comes next."""
+        write({"index": next(jobs_done) if index is None else index, "row": row})
+
+    write({"started": True})  # from now on a job's time counts
     jobs, how = request.pop("jobs"), request.pop("how")
     setting = backends.Setting(**request)
     for name, some in itertools.groupby(jobs, key=lambda job: job.backend):

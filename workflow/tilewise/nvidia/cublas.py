@@ -55,10 +55,7 @@ def gemm(dtype: str, n: int, p: int, m: int, A: Any, B: Any, C: Any, batch: int 
     """
     cublas.setMathMode(device.get_cublas_handle(), _math_mode(dtype))
 
-    @functools.lru_cache(1)
-    def on(stream: int) -> Any:
-        return Stream.from_external(_Stream(stream))
-
+    on = _streams()
     if dtype == "int8":
         return _gemm_of_bytes(n, p, m, A, B, C, on)
     call = _bound(dtype, A, B, C) if batch == 1 else _bound_batch(dtype, n, p, m, A, B, C, batch)
@@ -137,21 +134,54 @@ def _as_it_lies(matrix: Any) -> tuple[int, int]:
     return (cublas.CUBLAS_OP_T if across else cublas.CUBLAS_OP_N), found
 
 
+def compute_types(dtype: str) -> tuple[int, int, int, Any, int]:
+    """cublasLt's types of a product: of A and B, of the computation, of alpha and beta, also in ctypes, and of C."""
+    if dtype == "int8":
+        return _CUDA_R_8I, _COMPUTE_32I, _CUDA_R_32I, ctypes.c_int32, _CUDA_R_32I
+    kind, compute = (_EX | _BATCHED)[dtype]
+    if dtype == "double":
+        return kind, compute, _CUDA_R_64F, ctypes.c_double, kind
+    return kind, compute, runtime.CUDA_R_32F, ctypes.c_float, kind
+
+
+def turned_bytes(B: Any) -> tuple[Callable[[int], None], Any]:
+    """A function of a stream's address that turns B, of bytes, and the array with the columns of B as its rows."""
+    turn, (p, m) = _turn_bytes(), B.shape
+    pitch = -(-p // 16) * 16
+    turned = cupy.empty((m, pitch), cupy.int8)
+    grid = (-(-pitch // 128), -(-m // 128))
+    on = _streams()
+
+    def launch(stream: int = 0) -> None:
+        with on(stream):
+            turn(grid, (256,), (B, turned, p, m, pitch))
+
+    return launch, turned
+
+
+def _streams() -> Callable[[int], Any]:
+    """A function that returns CuPy's stream at an address, the last of which is kept."""
+
+    @functools.lru_cache(1)
+    def on(stream: int) -> Any:
+        return Stream.from_external(_Stream(stream))
+
+    return on
+
+
 def _gemm_of_bytes(n: int, p: int, m: int, A: Any, B: Any, C: Any, on: Callable[[int], Any]) -> Callable[[int], None]:
     """`gemm` of int8, sums and C in int32; p and m are multiples of 4."""
-    turn, one, zero = _turn_bytes(), ctypes.c_int32(1), ctypes.c_int32(0)
-    b_pitch = -(-p // 16) * 16
-    b_turned = cupy.empty((m, b_pitch), cupy.int8)
-    grid = (-(-b_pitch // 128), -(-m // 128))
+    turn, b_turned = turned_bytes(B)
+    one, zero = ctypes.c_int32(1), ctypes.c_int32(0)
     shape = device.get_cublas_handle(), cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, m, n, p
     alpha, beta = ctypes.addressof(one), ctypes.addressof(zero)
     a, b, c = A.data.ptr, b_turned.data.ptr, C.data.ptr
 
     def multiply(stream: int = 0, _kept: Any = (one, zero, b_turned)) -> None:
+        turn(stream)
         with on(stream):
-            turn(grid, (256,), (B, b_turned, p, m, b_pitch))
             cublas.gemmEx(
-                *(*shape, alpha, b, _CUDA_R_8I, b_pitch, a, _CUDA_R_8I, p, beta, c, _CUDA_R_32I, m),
+                *(*shape, alpha, b, _CUDA_R_8I, b_turned.shape[1], a, _CUDA_R_8I, p, beta, c, _CUDA_R_32I, m),
                 *(_COMPUTE_32I, _DEFAULT_ALGORITHM),
             )
 

@@ -54,6 +54,27 @@ def energy_counter(uuid: str) -> Callable[[], int]:
     return functools.partial(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
 
 
+def clock_and_power(uuid: str) -> Callable[[], tuple[float | None, float | None]]:
+    """A function that reads the clock of the multiprocessors in MHz and the board's power in W, each None if the GPU
+    does not report it."""
+    try:
+        nvml, handle = _opened(uuid)
+    except Exception:  # no such package, no driver
+        return lambda: (None, None)
+
+    def read() -> tuple[float | None, float | None]:
+        mhz = watts = None
+        with contextlib.suppress(nvml.NVMLError):
+            mhz = float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
+        with contextlib.suppress(nvml.NVMLError):
+            now = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_POWER_INSTANT])[0]
+            if now.nvmlReturn == nvml.NVML_SUCCESS:
+                watts = now.value.uiVal / 1000
+        return mhz, watts
+
+    return read
+
+
 def processes(uuid: str) -> list[int] | None:
     """Ids of the processes that compute on a GPU; None if its driver does not say."""
     try:

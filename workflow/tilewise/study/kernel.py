@@ -117,6 +117,7 @@ class Kernel:
     shares: Mapping[str, Any] = field(default_factory=dict)
     library: str | None = None
     emulation: bool = False
+    searched: bool = False
     folder: Path = KERNELS
 
     @property

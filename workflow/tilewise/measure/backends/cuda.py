@@ -3,11 +3,13 @@
 import contextlib
 import ctypes
 import functools
+import itertools
 import os
+import random
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,9 @@ from cupy.cuda import runtime
 import tilewise
 from tilewise import UserError
 from tilewise.measure.backends import Attempt, Setting
+from tilewise.measure.backends.duel import Case
 from tilewise.measure.backends.operands import Operands, after, bound, perturbed, verified
+from tilewise.measure.job import case_of
 from tilewise.measure.perturbation import Change, deck
 from tilewise.measure.result_rows import failed_row, row_or_failure, timing, verification_columns
 from tilewise.measure.roofs import reject_impossible
@@ -74,11 +78,15 @@ class Samples:
         self.log = open("/proc/self/fd/1", encoding="utf-8")
         self.log.seek(0, os.SEEK_END)
 
+    def times_and_clocks(self) -> tuple[np.ndarray, np.ndarray]:
+        """Samples of the state timed last in ms, and their clocks in MHz. Raises UserError if NVBench kept none."""
+        return 1000 * self._newest("bin").astype(np.float64), self._newest("freqs-bin") / 1e6
+
     def last(self) -> Row:
         """Columns of the point timed last, and its samples as times_ms. Raises UserError if NVBench kept no sample."""
-        clocks_mhz = self._newest("freqs-bin") / 1e6
+        times_ms, clocks_mhz = self.times_and_clocks()
         return {
-            "times_ms": (1000 * self._newest("bin").astype(np.float64)).tolist(),
+            "times_ms": times_ms.tolist(),
             "sm_clock_mhz": float(np.median(clocks_mhz)),
             "sm_clock_min_mhz": float(clocks_mhz.min()),
             "batch_ms": None,
@@ -135,10 +143,7 @@ class Backend:
         NVBench runs once in a process and writes its JSON when all points are through; but the samples of a point are
         in their file as soon as it is timed. Rows are built from these files, so a kill loses at most one point.
         """
-        import cuda.bench
-
-        name = f"nvbench-{len(list(self.samples.glob('nvbench-*.json-bin')))}"
-        results, operands, ours = Samples(self.samples / f"{name}.json"), Operands(self.config), uuid()
+        results, operands, ours = self._samples(), Operands(self.config), uuid()
 
         def run(state: Any) -> None:
             job = jobs[int(state.get_string("job"))]
@@ -149,21 +154,17 @@ class Backend:
                 state.skip(f"{row['status']}: {row['message']}")
 
         settings = self.config["timing"]
-        benchmark = cuda.bench.register(run)
-        benchmark.set_name(name)
-        benchmark.add_string_axis("job", [str(index) for index in range(len(jobs))])
-        benchmark.set_batch_target_time(settings["min_time_s"])
-        options = {
-            "devices": 0,
-            "jsonbin": results.json_path,
+        stops = {
             "min-samples": settings["min_samples"],
             "min-time": settings["min_time_s"],
             "max-noise": settings["max_noise_percent"],
             "timeout": settings["timeout_s"],
-            # A chip that lowers its clock to keep within its power is measured as it is: the row has the clock.
-            "throttle-threshold": 0,
         }
-        cuda.bench.run_all_benchmarks(["tilewise", *(str(x) for name in options for x in (f"--{name}", options[name]))])
+        _run_nvbench(run, "job", [str(index) for index in range(len(jobs))], results, settings["min_time_s"], stops)
+
+    def _samples(self) -> Samples:
+        """The files of a new run of NVBench."""
+        return Samples(self.samples / f"nvbench-{len(list(self.samples.glob('nvbench-*.json-bin')))}.json")
 
     def _timed(self, job: Job, state: Any, operands: Operands, results: Samples, batched: bool) -> Row:
         """Verify, time with perturbations and verify again. A product that is wrong is never timed.
@@ -209,6 +210,62 @@ class Backend:
         measured = results.last()
         measured |= timing(measured.pop("times_ms"), job)
         return job.row | facts | measured | {"status": Status.OK}
+
+    # ---- In turns ---------------------------------------------------------------------------------------------------
+
+    def duel(self, jobs: Sequence[Job], answer: Callable[..., None]) -> None:
+        """Verify the jobs and time those of a case in turns, alone and under load (`backends.duel`).
+
+        Every turn of every job is a state of NVBench. `answer(row, index)` gets the row of a job; without a row, the
+        index of the job that comes next, which may take long or end this process. After an error, which may have left
+        the GPU in a bad state, the process ends: its other jobs have to be run again, in another.
+        """
+        results, operands, ours = self._samples(), Operands(self.config), uuid()
+        settings, look = self.config["duel"], nvml.clock_and_power(ours)
+        cases = [[*group] for _, group in itertools.groupby(range(len(jobs)), key=lambda index: case_of(jobs[index]))]
+        index_of = {job.key: index for index, job in enumerate(jobs)}
+        current: list[tuple[int, Case]] = []  # the number of the case at hand, and the case
+
+        def guarded(job: Job, run: Callable[[], Row], operands: Operands | None = None) -> Row:
+            row = self.guarded(job, run, operands)
+            if row["status"] == Status.ERROR:
+                answer(row | {"gpu_uuid": ours}, index_of[job.key])
+                os._exit(1)
+            return row
+
+        def possible(job: Job, row: Row, columns: Row) -> Row:
+            return reject_impossible(row, columns, job.kernel, job.point, self.device.gpu)
+
+        def run(state: Any) -> None:
+            number, _, index, last = map(int, state.get_string("turn").split("/"))
+            members = cases[number]
+            if not current or current[0][0] != number:
+                some = [jobs[member] for member in members]
+                case = Case(some, operands, settings, guarded, lambda job: answer(None, index_of[job.key]))
+                current[:] = [(number, case)]
+            case = current[0][1]
+            if case.done:
+                state.skip("the ratios are known")
+                return
+            case.take_turn(case.contenders[members.index(index)], state, results.times_and_clocks)
+            if last:
+                case.end_turn()
+            if case.done:
+                case.load(look)
+                for member, row in zip(members, case.rows(timing, possible)):
+                    answer(row | {"gpu_uuid": ours}, member)
+
+        orders = (
+            (number, turn, random.sample(members, len(members)))
+            for number, members in enumerate(cases)
+            for turn in range(settings["most_turns"])
+        )
+        states = [
+            f"{number}/{turn}/{index}/{int(index == order[-1])}" for number, turn, order in orders for index in order
+        ]
+        # A state ends after its samples: the least time is none, any noise will do.
+        stops = {"min-samples": 1, "min-time": 1e-9, "max-noise": 1e6, "timeout": 1e-6}
+        _run_nvbench(run, "turn", states, results, self.config["timing"]["min_time_s"], stops)
 
     # ---- Timing between events --------------------------------------------------------------------------------------
 
@@ -437,6 +494,26 @@ class Backend:
         launched = not (driver_error or error)
         check = verify.check(C, *verify.reference(A, B, point.dtype), point.dtype, point.p) if launched else None
         return Attempt(error, text, driver_error, left and left_too, check, uuid())
+
+
+def _run_nvbench(
+    run: Callable[[Any], None],
+    axis: str,
+    values: Sequence[str],
+    results: Samples,
+    batch_s: float,
+    stops: Mapping[str, float],
+) -> None:
+    """Let NVBench call `run` with a state for each value of an axis; `stops` are its options that end a state."""
+    import cuda.bench
+
+    benchmark = cuda.bench.register(run)
+    benchmark.set_name(results.json_path.stem)
+    benchmark.add_string_axis(axis, list(values))
+    benchmark.set_batch_target_time(batch_s)
+    # A chip that lowers its clock to keep within its power is measured as it is: the row has the clock.
+    options = {"devices": 0, "jsonbin": results.json_path, "throttle-threshold": 0, **stops}
+    cuda.bench.run_all_benchmarks(["tilewise", *(str(x) for name in options for x in (f"--{name}", options[name]))])
 
 
 def _timed_wrong(row: Row, job: Job, found: verify.Check) -> Row:

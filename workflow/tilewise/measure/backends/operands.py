@@ -15,6 +15,8 @@ from tilewise.study.jobs import Job, Row
 
 #: There are arrays at other addresses if so many times their bytes are free.
 ROOM = 16
+#: Workspaces begin at multiples of so many bytes, as arrays do.
+ALIGNMENT = 512
 
 
 class Operands(Arrays):
@@ -30,15 +32,37 @@ class Operands(Arrays):
         )
 
 
-def bound(job: Job, A: Any, B: Any, C: Any) -> tuple[Callable[[int], None], Row, list[Any]]:
-    """A job as a function of a stream's address, the columns that the loaded kernel reports, and its workspaces."""
+class Arena:
+    """Memory for the workspaces of several jobs, of which one at a time is launched."""
+
+    def __init__(self, size: int):
+        self.memory = cupy.empty(max(1, size), cupy.uint8)
+
+    def take(self, job: Job) -> dict[str, Any]:
+        """The workspaces of a job by name, BLANK."""
+        found, at = {}, 0
+        for space in job.workspaces:
+            found[space.name] = self.memory[at : at + max(1, space.bytes)]
+            at += -(-space.bytes // ALIGNMENT) * ALIGNMENT
+        self.memory.fill(BLANK)
+        return found
+
+
+def bound(job: Job, A: Any, B: Any, C: Any, arena: Arena | None = None) -> tuple[Callable[[int], None], Row, list[Any]]:
+    """A job as a function of a stream's address, the columns that the loaded kernel reports, and its workspaces, which
+    lie in `arena` or are made."""
     if job.kernel.library:
         point = job.point
         sizes = point.n, point.p, point.m
         if job.kernel.emulation:
             return emulation.gemm(*sizes, A, B, C), {}, []
+        if job.kernel.searched:
+            from tilewise.nvidia import cublaslt  # of a package that only duels need
+
+            launch, algorithm = cublaslt.best(point.dtype, *sizes, A, B, C, point.batch)
+            return launch, {"algorithm": algorithm}, []
         return cublas.gemm(point.dtype, *sizes, A, B, C, point.batch), {}, []
-    spaces = {space.name: cupy.full(max(1, space.bytes), BLANK, cupy.uint8) for space in job.workspaces}
+    spaces = (arena or Arena(room_of(job))).take(job)
     arrays = {"A": A, "B": B, "C": C} | spaces
     lie = all(
         lying == verify.ROWS or array.strides == lying.strides(array)
@@ -64,7 +88,14 @@ def with_initial(launch: Callable[[int], None], C: Any, job: Job) -> Callable[[i
     return begun
 
 
-def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, bool, list[Any]]:
+def room_of(job: Job) -> int:
+    """The bytes that the workspaces of a job need."""
+    return sum(-(-space.bytes // ALIGNMENT) * ALIGNMENT or 1 for space in job.workspaces)
+
+
+def verified(
+    job: Job, operands: Operands, arena: Arena | None = None
+) -> tuple[Callable[[int], None], Row, bool, list[Any]]:
     """A job run once: its launch, its row, whether the product is right, and its workspaces, which must be kept as long
     as it is launched.
 
@@ -74,7 +105,7 @@ def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, 
     lying = tuple(job.kernel.lying(point).values())
     shape = point.dtype, point.n, point.p, point.m, point.batch
     operands.prepare(*shape, lying=lying, wanted=job.kernel.wanted)
-    launch, facts, spaces = bound(job, operands.A, operands.B, operands.C)
+    launch, facts, spaces = bound(job, operands.A, operands.B, operands.C, arena)
     verify.poison(operands.C, point.dtype, job.kernel.reads_c)
     runtime.deviceSynchronize()
     with cupy.cuda.Stream(non_blocking=True) as stream:
@@ -86,12 +117,15 @@ def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, 
     return launch, job.row | facts | verification_columns(job, found, also=also), found.ok, spaces
 
 
-def perturbed(job: Job, launch: Callable[[int], None], operands: Operands, spaces: Sequence[Any]) -> Perturbed:
-    """A launch with perturbations, which a second stream makes and which end before the next run begins."""
+def perturbed(
+    job: Job, launch: Callable[[int], None], operands: Operands, spaces: Sequence[Any], arena: Arena | None = None
+) -> Perturbed:
+    """A launch with perturbations, which a second stream makes and which end before the next run begins. Workspaces for
+    the second addresses lie in `arena` or are made."""
     launches, rooms = [launch], [spaces]
     if len(operands.places) > 1:
         try:
-            elsewhere, _, others = bound(job, *operands.places[1])
+            elsewhere, _, others = bound(job, *operands.places[1], arena)
         except cupy.cuda.memory.OutOfMemoryError:
             del operands.places[1:]
         else:

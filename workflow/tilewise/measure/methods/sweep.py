@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.task import Work, measure_task
+from tilewise.measure.task import Work, measure_in_turns, measure_task
 
 
 class Sweep(Method):
@@ -16,4 +16,5 @@ class Sweep(Method):
         return config["timing"]["repeats"] if backend == "gpu" else None
 
     def run(self, work: Work) -> Tables:
-        return measure_task(work)
+        in_turns = work.config["tasks"][work.task].get("in_turns") and work.device.backend == "gpu"
+        return measure_in_turns(work) if in_turns else measure_task(work)
