@@ -126,8 +126,8 @@ def test_a_batch_is_one_call_whose_matrices_lie_one_below_the_other(played, dtyp
 
 def test_bytes_are_multiplied_along_k_after_b_was_turned(played):
     module, calls = played
-    A, B, C = (_array(np.empty(1)) for _ in range(3))
     n, p, m = 3, 20, 140
+    A, B, C = (_array(np.empty(shape)) for shape in ((n, p), (p, m), (n, m)))
     multiply = module.gemm("int8", n, p, m, A, B, C)
     for stream in (77, 78):
         calls.clear()

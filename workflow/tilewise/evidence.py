@@ -221,7 +221,7 @@ def _facts_of_tasks(facts: Mapping[str, pd.DataFrame], tasks: Iterable[str]) -> 
 def time_range(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     """The range of the time of each row of measurements.csv, in ms: from the fastest to the slowest of several runs, or
     else between the quartiles of one."""
-    several = rows["runs"].fillna(1) > 1
+    several = (rows["runs"].fillna(1) > 1) | rows["turns"].notna()
     return rows["run_low_ms"].where(several, rows["time_q1_ms"]), rows["run_high_ms"].where(several, rows["time_q3_ms"])
 
 

@@ -66,7 +66,8 @@ class JobResources:
         asked = self.study.points_on(platform, task)
         repeats = self.study.config["timing"]["repeats"] if self.study.platforms[platform]["backend"] == "gpu" else 1
         timed = sum(self.study.kernels[point.kernel].on_gpu for point in asked)
-        return len(asked) + (repeats - 1) * timed if self.study.method(task).name == "sweep" else len(asked)
+        repeated = self.study.method(task).name == "sweep" and not self.study.config["tasks"][task].get("in_turns")
+        return len(asked) + (repeats - 1) * timed if repeated else len(asked)
 
     def measuring_job(self, seconds: float | Callable[[Any], float]) -> dict[str, Any]:
         """Resources of a job that measures, on a platform's own node if it needs a GPU."""

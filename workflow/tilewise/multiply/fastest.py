@@ -59,7 +59,8 @@ def fastest(
     there = rows[(rows["n"] == n) & (rows["p"] == p) & (rows["m"] == m)].sort_values("time_ms", kind="stable")
     for name in there["kernel"]:
         kernel = kernels.get(name)
-        if kernel is None or not kernel.makes_ab:  # it was removed after the run, or makes something else
+        # It was removed after the run, makes something else, or needs a search before the product.
+        if kernel is None or not kernel.makes_ab or kernel.searched:
             continue
         if kernel.library:
             return None
