@@ -111,6 +111,8 @@ def swapped(config):
     config["platforms"] = {"gpu": {"backend": "emulator"}, "emulated": {"backend": "gpu"}}
 
 
+#: What only a task that is timed in turns depends on.
+DUEL = ("ratio_percent", "least_turns", "most_turns", "budget_s", "load_turns", "load_s", "load_from_ms")
 #: What only a tuning depends on, which is no part of a run that nobody asks for it.
 TUNING = ("runs", "give_up", "finalists", "limit_s")
 #: The same of what ncu counts; one key of such a sweep stands for the others.
@@ -127,6 +129,8 @@ CONFIG = {
     ),
     "tasks.*.title": (put("tasks", "one", "title", value="another"), NONE, NONE),
     "tasks.*.method": (put("tasks", "limits", "method", value="sweep"), {"limits"}, {"limits"}),
+    "tasks.*.in_turns": (put("tasks", "one", "in_turns", value=True), {"one"}, NONE),
+    **{f"duel.{key}": (put("duel", key, value=7), {"two"}, NONE) for key in DUEL},
     "tasks.*.sweeps.kernel": (sweep(blocks={"kernel": "naive_transposed"}), {"blocks"}, {"blocks"}),
     "tasks.*.sweeps.dtype": (sweep(blocks={"dtype": "double"}), {"blocks"}, {"blocks"}),
     "tasks.*.sweeps.shapes": (
@@ -137,7 +141,7 @@ CONFIG = {
     "tasks.*.sweeps.block": (sweep(blocks={"block": "16x16"}), {"blocks"}, {"blocks"}),
     "tasks.*.sweeps.*": (sweep(one={"tile": 8}, two={"tile": 8}), *[{"one", "two"}] * 2),
     "tasks.*.sweeps.only_timed": (sweep(blocks={"only_timed": True}), NONE, {"blocks"}),
-    "timing.repeats": (put("timing", "repeats", value=2), {"one", "two", "three", "blocks", "loops"}, NONE),
+    "timing.repeats": (put("timing", "repeats", value=2), {"one", "three", "blocks", "loops"}, NONE),
     "timing.min_samples": (put("timing", "min_samples", value=9), ON_GPU | {"nothing"}, NONE),
     "timing.min_time_s": (put("timing", "min_time_s", value=7), ON_GPU | {"nothing"}, NONE),
     "timing.max_noise_percent": (put("timing", "max_noise_percent", value=7), ON_GPU | {"nothing"}, NONE),
@@ -180,6 +184,7 @@ REGISTRY = {
     "kind": (put(*PLAIN, "kind", value="host"), {"one"}, {"one"}),
     "library": (put("calls", "library", value="numpy"), {"one"}, {"one"}),
     "emulation": (put("calls", "emulation", value=True), {"one"}, NONE),
+    "searched": (put("calls", "searched", value=True), {"one"}, NONE),
     "source": (put(*PLAIN, "source", value="same.cu"), {"one"}, {"one"}),
     "dtypes": (put(*PLAIN, "dtypes", value=["float", "double"]), NONE, NONE),
     "parameters": (put(*PLAIN, "parameters", value=["tile", "tile_n"]), {"one"}, {"one"}),
@@ -302,6 +307,7 @@ def plans(tmp_path_factory):
     plans.config["tasks"] = {name: {"title": name, "sweeps": sweeps} for name, sweeps in TASKS.items()}
     for task in ("roof_lines", "nothing"):  # their methods have no sweeps
         plans.config["tasks"][task] = {"title": task}
+    plans.config["tasks"]["two"]["in_turns"] = True
     for name, method in METHODS.items():
         plans.config["tasks"][name]["method"] = method
     plans.config |= {"platforms": {name: {"backend": backend} for name, backend in PLATFORMS.items()}, "slurm": None}

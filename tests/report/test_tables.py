@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 
 import pandas as pd
 import pytest
@@ -182,7 +183,7 @@ def test_ladder(gpu):
     square = table[(table["shape"] == "(8192, 8192, 8192)") & (table["dtype"] == "float")].set_index("kernel")
     ours = [name for name in square.index if name in ("naive", "tiled", "multi_tile")]
     assert ours == ["naive", "tiled", "multi_tile"]
-    assert square.index[-1] == "cublas"
+    assert set(square.index[-2:]) == {"cublas", "cublas_best"}, "the library comes last"
     assert square.loc["naive", "speedup_over_naive"] == 1
     assert square.loc["cublas", "percent_of_anchor"] == pytest.approx(100)
     assert square.loc["tiled", "percent_of_peak"] == pytest.approx(100 * square.loc["tiled", "gflops"] / 66908)
@@ -330,7 +331,15 @@ def test_the_rows_of_a_task_alone_give_the_same_figure(task, where, recorded, em
     own = load_evidence([folder], task, recorded / kept, whole.kernels)
     drawing = figures.svg(figures.task(task, own))
     assert drawing.startswith("<svg") and (where == "gpu" or "recorded" in drawing)
-    assert drawing == figures.svg(figures.task(task, whole)), "the same data gives the same file"
+    assert _named(drawing) == _named(figures.svg(figures.task(task, whole))), "the same data gives the same picture"
+
+
+def _named(drawing):
+    """A drawing whose clip paths, named after positions with their last digit, are numbered instead."""
+    names = dict.fromkeys(re.findall(r'<clipPath id="(\w+)"', drawing))
+    for number, name in enumerate(names):
+        drawing = drawing.replace(name, f"clip{number}")
+    return drawing
 
 
 def test_scattered_and_refused_points_are_marked(emulator):

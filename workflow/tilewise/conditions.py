@@ -29,9 +29,9 @@ class Conditions:
     def of_task(self, wildcards: Any) -> str:
         """A task: what its rows depend on."""
         where, method = self.study.backend_of(wildcards), self.study.method(wildcards.task)
-        found: list[Any] = [method.name, method.settings(self.study.config, where)]
-        if where == "gpu" and self.study.config["tasks"][wildcards.task].get("in_turns"):
-            found.append(self.study.config["duel"])
+        config = self.study.config
+        in_turns = where == "gpu" and config["tasks"][wildcards.task].get("in_turns")
+        found: list[Any] = [method.name, config["duel"] if in_turns else method.settings(config, where)]
         for point in self.study.points_on(wildcards.platform, wildcards.task):
             kernel = self.study.kernels[point.kernel]
             found.append(job.conditions(point, kernel, kernel.plan(point), where, self.study.config))

@@ -2,6 +2,7 @@
 
 import ctypes
 import random
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from tilewise.nvidia.cublas import compute_types, turned_bytes
 PROPOSALS, WORKSPACE_BYTES = 32, 64 << 20
 #: All algorithms are timed in so many turns, in random order; the fastest of them in so many more.
 FIRST_TURNS, FASTEST, FURTHER_TURNS = 3, 5, 10
+#: Bytes that are written before each, more than an L2 cache holds, and the pause after it, in times of its own.
+FLUSH_BYTES, PAUSES = 256 << 20, 3
 #: cublasOperation_t
 _TRANSPOSED = 1
 #: cublasLtReductionScheme_t: partial sums that are rounded to the type of C are left out, as the study's cuBLAS does.
@@ -86,17 +89,20 @@ def _fastest(candidates: Sequence[Callable[[int], None]]) -> int:
         running.append(index)
     if not running:
         raise RuntimeError("cublasLt has no algorithm for this product")
+    scratch = cupy.empty(FLUSH_BYTES, cupy.uint8)
     times: dict[int, list[float]] = {index: [] for index in running}
     for turns, most in ((FIRST_TURNS, len(running)), (FURTHER_TURNS, FASTEST)):
         running = sorted(running, key=lambda index: np.median(times[index] or [0]))[:most]
         for _ in range(turns):
             for index in random.sample(running, len(running)):
+                scratch.fill(0)  # empties the L2 cache
                 start, end = cupy.cuda.Event(), cupy.cuda.Event()
                 start.record()
                 candidates[index](0)
                 end.record()
                 end.synchronize()
                 times[index].append(cupy.cuda.get_elapsed_time(start, end))
+                time.sleep(PAUSES * times[index][-1] / 1000)  # so that power does not limit what comes next
     return min(running, key=lambda index: np.median(times[index]))
 
 

@@ -247,7 +247,7 @@ class Backend:
             if case.done:
                 state.skip("the ratios are known")
                 return
-            case.take_turn(case.contenders[members.index(index)], state, results.times_and_clocks)
+            case.take_turn(case.contenders[members.index(index)], state, results.times_and_clocks, results.batch_ms)
             if last:
                 case.end_turn()
             if case.done:

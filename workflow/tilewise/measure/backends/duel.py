@@ -102,9 +102,15 @@ class Case:
 
     # ---- Alone -------------------------------------------------------------------------------------------------------
 
-    def take_turn(self, contender: Contender, state: Any, last: Callable[[], tuple[np.ndarray, np.ndarray]]) -> None:
+    def take_turn(
+        self,
+        contender: Contender,
+        state: Any,
+        last: Callable[[], tuple[np.ndarray, np.ndarray]],
+        batch_ms: Callable[[], float | None],
+    ) -> None:
         """Time a launch, or a few short ones, in a state of NVBench; `last` returns its samples in ms and clocks in
-        MHz."""
+        MHz. In the first turn a short one is also timed in a batch, of which `batch_ms` returns the mean."""
         run = contender.run
         if run is None:
             state.skip("it is out of the duel")
@@ -135,6 +141,9 @@ class Case:
             contender.fail(wrong)
             return
         times_ms, clocks_mhz = last()
+        if not contender.turns_ms and times_ms[0] < SHORT_MS:
+            state.exec(lambda call: run.launch(call.get_stream().addressof()), batched=True)
+            contender.row["batch_ms"] = batch_ms()
         contender.turns_ms.append(float(np.median(times_ms)))
         contender.samples += times_ms.tolist()
         contender.clocks += clocks_mhz.tolist()
