@@ -95,6 +95,11 @@ class Case:
         row = self.guarded(job, begin, self.operands)
         return Contender(job, row, runs[0] if runs and row["status"] == Status.OK else None)
 
+    def _hand_over(self, job: Job) -> None:
+        """Let the operands be verified as the products of a job are, which comes next."""
+        self.working(job)
+        self.operands.wanted = job.kernel.wanted
+
     @property
     def running(self) -> list[Contender]:
         """The contenders whose products were all right."""
@@ -116,7 +121,7 @@ class Case:
             state.skip("it is out of the duel")
             return
         job = contender.job
-        self.working(job)
+        self._hand_over(job)
 
         def timed(call: Any, timer: Any) -> None:
             run.between_runs()
@@ -182,7 +187,7 @@ class Case:
         """Run a contender back to back for `load_s`, `settle_s` after it began, and verify its last product."""
         run, job, operands = contender.run, contender.job, self.operands
         assert run
-        self.working(job)
+        self._hand_over(job)
         count = max(1, math.ceil(BATCH_S * 1000 / float(np.median(contender.turns_ms))))
         seen: list[tuple[float | None, float | None]] = []
 
@@ -216,7 +221,7 @@ class Case:
         """The rows of the case's jobs, in their order; `timing` makes columns of samples, and `possible(job, row,
         columns)` adds columns to a row, unless the rate cannot be."""
         for contender in self.running:
-            self.working(contender.job)
+            self._hand_over(contender.job)
             run = contender.run
             assert run
             run.launch(0)  # what is in C by now was made by another
