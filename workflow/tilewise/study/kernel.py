@@ -271,9 +271,9 @@ class Kernel:
         refused = (argument.refused for argument in arguments if isinstance(argument, TensorMap))
         return next(filter(None, refused), None)
 
-    def takes_side(self, point: Point, side: str) -> bool:
-        """Whether the point meets those of `requires` that name no other side than `side`: n, p or m."""
-        values, others = self._at(point), {"n", "p", "m"} - {side}
+    def takes_side(self, point: Point, side: str, size: int) -> bool:
+        """Whether the point, with a `side` (n, p or m) of this size, meets those of `requires` over no other side."""
+        values, others = _Values(self, point, self.variables(point) | {side: size}), {"n", "p", "m"} - {side}
         return all(values.holds("requires", each) for each in self.requires if not others & names_in(each))
 
     def covered(self, point: Point) -> list[int]:

@@ -30,8 +30,10 @@ def junit(cases: Iterable[Case]) -> str:
         words = {key: str(count) for key, count in {"tests": len(own), **counts}.items()}
         suite = ElementTree.SubElement(root, "testsuite", name=_text(name), **words)
         for case in own:
-            took = {} if case.seconds is None else {"time": str(case.seconds)}
-            test = ElementTree.SubElement(suite, "testcase", classname=_text(name), name=_text(case.name), **took)
+            attributes = {"classname": _text(name), "name": _text(case.name)}
+            if case.seconds is not None:
+                attributes["time"] = str(case.seconds)
+            test = ElementTree.SubElement(suite, "testcase", attributes)
             for tag, found in (("failure", case.failures), ("error", case.errors)):
                 for kind, message, text in found:
                     entry = ElementTree.SubElement(test, tag, type=_text(kind), message=_text(message))
