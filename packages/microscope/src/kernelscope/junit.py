@@ -23,12 +23,9 @@ def junit(cases: Iterable[Case]) -> str:
     root = ElementTree.Element("testsuites")
     for name, group in groupby(cases, lambda case: case.suite):
         own = list(group)
-        counts = {
-            "failures": sum(bool(case.failures) for case in own),
-            "errors": sum(bool(case.errors) for case in own),
-        }
-        words = {key: str(count) for key, count in {"tests": len(own), **counts}.items()}
-        suite = ElementTree.SubElement(root, "testsuite", name=_text(name), **words)
+        failed, broken = sum(bool(case.failures) for case in own), sum(bool(case.errors) for case in own)
+        counts = {"tests": str(len(own)), "failures": str(failed), "errors": str(broken)}
+        suite = ElementTree.SubElement(root, "testsuite", {"name": _text(name)} | counts)
         for case in own:
             attributes = {"classname": _text(name), "name": _text(case.name)}
             if case.seconds is not None:
