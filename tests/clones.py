@@ -94,11 +94,13 @@ def measured(journal):
 
 
 def keep_tasks(clone, *names):
-    """Let config/quick.yaml of a clone have these tasks alone."""
+    """Let config/quick.yaml of a clone have these tasks alone, and a trace at small shapes."""
     path, study = clone / "config/quick.yaml", yaml.safe_load((clone / "config/config.yaml").read_text())
     quick = yaml.safe_load(path.read_text())
     kept = {name: quick["tasks"].get(name) or study["tasks"][name] for name in names}
-    path.write_text(yaml.safe_dump(quick | {"tasks": dict.fromkeys(study["tasks"]) | kept}, sort_keys=False))
+    trace = {"shapes": [{"n": 33, "p": 35, "m": 70}], "counted": [{"n": 64, "p": 64, "m": 64}]}
+    quick |= {"tasks": dict.fromkeys(study["tasks"]) | kept, "trace": trace}
+    path.write_text(yaml.safe_dump(quick, sort_keys=False))
 
 
 def edit(path, old, new):

@@ -49,6 +49,6 @@ status=0
 for compiler in "${@:?name a compiler, such as g++-11}"; do
   version=$($compiler --version)
   echo "== ${version%%$'\n'*} =="
-  CXX=$compiler python -m pytest "${tests[@]/%/.py}" -k "not nvrtc" --durations 3 || status=$?
+  CXX=$compiler python -m pytest "${tests[@]/%/.py}" -k "not nvrtc" -m "not exhaustive" --durations 3 || status=$?
 done
 exit "$status"

@@ -19,17 +19,22 @@ from tilewise.study.device import Device
 
 # A busy machine is slower than hypothesis expects.
 hypothesis.settings.register_profile("study", deadline=None)
-hypothesis.settings.load_profile("study")
+hypothesis.settings.register_profile("short", hypothesis.settings.get_profile("study"), max_examples=40)
+
+
+def pytest_configure(config):
+    """Try 100 random examples in the runs that take the exhaustive tests too, else 40."""
+    hypothesis.settings.load_profile("short" if "not exhaustive" in config.option.markexpr else "study")
 
 
 def pytest_collection_modifyitems(items):
     """If no GPU is visible, tests marked `gpu` are skipped and say so.
 
-    Those with Slurm go first, then the files that run whole studies, so that at the end no worker of pytest-xdist waits
-    for another; it hands out its work in this order.
+    Those with Slurm go first, then the files that run whole studies and render pages, so that at the end no worker of
+    pytest-xdist waits for another; it hands out its work in this order.
     """
-    order = {"slurm": 0, "tests": 1}
-    items.sort(key=lambda item: order.get(item.path.parent.name, 2))
+    order = {"slurm": 0, "tests": 1, "report": 2}
+    items.sort(key=lambda item: order.get(item.path.parent.name, 3))
     if gpus.visible():
         return
     for item in items:

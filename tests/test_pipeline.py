@@ -9,7 +9,7 @@ import subprocess
 import pandas as pd
 import pytest
 import yaml
-from clones import copy_repository, edit, keep_tasks, package_path, snakemake
+from clones import Forks, copy_repository, edit, package_path, snakemake
 
 from tilewise import ROOT
 from tilewise.outcome import BESIDE
@@ -59,6 +59,13 @@ __global__ void shortMul(const __nv_bfloat16* A, const __nv_bfloat16* B, __nv_bf
     C[row * m + col] = __float2bfloat16(sum);
 }
 """
+#: It does not compile, at its fourth line.
+BROKEN = """
+__global__ void broken(const float* A, const float* B, float* C, int n, int p, int m)
+{
+    C[0] = zero;
+}
+"""
 ENTRIES = """
 mine:
   title: my own kernel
@@ -86,20 +93,29 @@ short_one:
   function: shortMul
   block: [block_x, block_y]
   covers: [block_y, block_x]
+broken:
+  title: does not compile
+  kind: cuda
+  source: broken.cu
+  dtypes: [float]
+  parameters: [block]
+  block: [block_x, block_y]
+  covers: [block_y, block_x]
 """
 LINES = """\
       - {kernel: mine, dtype: float, shapes: square, tile_n: [16, 24], tile_m: 32, rows: 4, cols: 16}
       - {kernel: short_one, dtype: bfloat16, shapes: square, block: 16x8}
+      - {kernel: broken, dtype: float, shapes: square, block: 16x8}
 """
 
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory):
-    """A clone with the user's own kernel, and the output of a whole quick run on the emulator: None if it took too
-    long."""
+    """A clone with the user's own kernels, one of which does not compile, and the output of a whole quick run on the
+    emulator: None if it took too long."""
     clone = copy_repository(tmp_path_factory.mktemp("pipeline") / "clone")
     # As docs/kernels.md says: one file, one entry, one line.
-    for name, text in (("mine.cu", MINE), ("include/mine.cuh", HEADER), ("short.cu", SHORT)):
+    for name, text in (("mine.cu", MINE), ("include/mine.cuh", HEADER), ("short.cu", SHORT), ("broken.cu", BROKEN)):
         (clone / "kernels" / name).parent.mkdir(exist_ok=True)
         (clone / "kernels" / name).write_text(text)
     with (clone / "kernels/registry.yaml").open("a") as registry:
@@ -174,6 +190,22 @@ def test_a_users_kernels_are_beside_the_others(finished):
     assert ">mine<" in page and ">short_one<" in page and "tile_n 24" in page
 
 
+def test_a_kernel_that_does_not_compile_costs_its_own_rows(finished, tmp_path):
+    clone, done = finished
+    rows = pd.read_csv(clone / "results/emulator/measurements.csv")
+    own = rows.kernel == "broken"
+    assert set(rows.status[own]) == {"compile_error"} and "compile_error" not in set(rows.status[~own])
+    assert all(re.match(r"kernels/broken\.cu:4: .*zero", message) for message in rows.message[own])
+    traffic = pd.read_csv(clone / "results/traffic.csv")
+    assert set(traffic.kernel[traffic.status == "compile_error"]) == {"broken"}
+    assert "Traceback" not in done.stdout + done.stderr
+    said = rf"\d+ of {len(rows)} points (is|are) not right: .*broken compile_error \({own.sum()}\)"
+    assert re.search(said, done.stderr), done.stderr
+    copy = shutil.copytree(clone, tmp_path / "strict", symlinks=True)
+    strict = snakemake(copy, *QUICK, "--config", "strict=True")
+    assert strict.returncode == 1 and "broken compile_error" in strict.stderr and "the report is" in strict.stderr
+
+
 def test_an_edited_header_builds_and_measures_its_kernels_and_no_others(finished, tmp_path):
     clone, _ = finished
     edited = shutil.copytree(clone, tmp_path / "edited", symlinks=True)
@@ -200,19 +232,6 @@ def test_a_clone_that_was_moved_does_nothing(finished, tmp_path):
     moved = shutil.copytree(clone, tmp_path / "moved", symlinks=True)
     again = snakemake(moved, *QUICK, "-n")
     assert "Nothing to be done" in again.stdout + again.stderr
-
-
-def test_one_task_alone(finished, tmp_path):
-    clone, _ = finished
-    alone = tmp_path / "alone"
-    shutil.copytree(clone, alone, ignore=shutil.ignore_patterns("results", ".snakemake", "logs"))
-    done = snakemake(alone, "task2b", *QUICK)
-    assert done.returncode == 0, done.stderr
-    made = {str(path.relative_to(alone / "results")) for path in (alone / "results").rglob("task*.*")}
-    shown = "emulator/tables/task2b.csv and results/emulator/figures/task2b.svg"
-    assert {*f"results/{shown}".replace("results/", "").split(" and "), "emulator/tasks/task2b.csv"} <= made
-    assert not [name for name in made if "task2b" not in name]
-    assert f", wrote results/{shown}" in done.stderr and "report" not in done.stderr
 
 
 def test_a_task_is_rerun_without_the_others(finished):
@@ -257,47 +276,28 @@ BAD = {
 }
 
 
+@pytest.fixture(scope="module")
+def unused(tmp_path_factory):
+    """A clone without results, and a function that runs a command line in it."""
+    clone = copy_repository(tmp_path_factory.mktemp("bad") / "clone", recorded=False)
+    with Forks(clone) as run:
+        yield clone, run
+
+
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input_ends_before_anything_is_measured(clone, name):
+def test_bad_input_ends_before_anything_is_measured(unused, name):
+    clone, run = unused
     path, old, new, says = BAD[name]
+    before = (clone / path).read_text()
     edit(clone / path, old, new)
-    done = snakemake(clone)
-    said = done.stdout + done.stderr
-    assert done.returncode != 0
-    assert "Traceback" not in said
+    try:
+        status, said = run("snakemake --cores 2")
+    finally:
+        (clone / path).write_text(before)
+    assert status and "Traceback" not in said
     for words in says:
         assert words in said
     assert not (clone / "results").exists()
-
-
-def test_a_kernel_that_does_not_compile_costs_its_own_rows(tmp_path):
-    broken = copy_repository(tmp_path / "broken", recorded=False)
-    keep_tasks(broken, "task1a", "coalescing", "task2a")
-    done = snakemake(broken, "results/emulator/measurements.csv", *QUICK)
-    assert done.returncode == 0, done.stderr
-    edit(broken / "kernels/textbook/tiled.cu", "T sum = 0;", "T sum = zero;")
-    before = pd.read_csv(broken / "results/emulator/measurements.csv")
-    done = snakemake(broken, *QUICK)
-    said = done.stdout + done.stderr
-    assert done.returncode == 0 and "Traceback" not in said, said
-    line = next(
-        i for i, t in enumerate((broken / "kernels/textbook/tiled.cu").read_text().splitlines(), 1) if "zero;" in t
-    )
-    rows = pd.read_csv(broken / "results/emulator/measurements.csv")
-    own = rows.kernel == "tiled"
-    assert set(rows.task[own]) == {"coalescing", "task2a"} and set(before.status) >= {"ok"}
-    assert set(rows.status[own]) == {"compile_error"} and len(rows) == len(before)
-    assert all(
-        message.startswith(f"kernels/textbook/tiled.cu:{line}: ") and "zero" in message for message in rows.message[own]
-    )
-    assert rows.status[~own].tolist() == before.status[before.kernel != "tiled"].tolist()
-    traffic = pd.read_csv(broken / "results/traffic.csv")
-    assert set(traffic.status[traffic.kernel == "tiled"]) == {"compile_error"}
-    assert re.search(
-        rf"{own.sum()} of {len(rows)} points (is|are) not right: tiled compile_error \({own.sum()}\);", said
-    )
-    strict = snakemake(broken, *QUICK, "--config", "strict=True")
-    assert strict.returncode == 1 and "tiled compile_error" in strict.stderr and "the report is" in strict.stderr
 
 
 def test_a_missing_compiler_is_named(clone):
@@ -334,7 +334,7 @@ def test_tuning_runs_if_it_is_named_and_only_then(tmp_path):
     assert again[-1] == "nothing to be done"
 
 
-def test_another_workflow_uses_the_study_as_a_module(tmp_path):
+def test_another_workflow_uses_the_study_as_a_module_for_one_task_alone(tmp_path):
     """As config/README.md shows; the folder holds nothing but that Snakefile."""
     text = (ROOT / "config/README.md").read_text()
     [shown] = re.findall(r"```python\n(module .*?)```", text, re.DOTALL)
@@ -342,8 +342,12 @@ def test_another_workflow_uses_the_study_as_a_module(tmp_path):
     quick, package = ("--configfile", str(ROOT / "config/quick.yaml")), {"PYTHONPATH": package_path(ROOT)}
     planned = snakemake(tmp_path, *quick, "--dry-run", "--quiet", "rules", **package)
     assert re.search(r"^page +1$", planned.stdout + planned.stderr, re.MULTILINE), planned.stderr
-    done = snakemake(tmp_path, *quick, "--", "task4", **package)
+    done = snakemake(tmp_path, *quick, "--", "task2b", **package)
     assert done.returncode == 0, done.stderr
     assert {path.name for path in tmp_path.iterdir() if path.name[0] != "."} == {"Snakefile", "logs", "results"}
-    rows = pd.read_csv(tmp_path / "results/emulator/tables/task4.csv")
-    assert len(rows) and (tmp_path / "results/.run.lock").exists(), "its checks ran too"
+    made = {str(path.relative_to(tmp_path)) for path in (tmp_path / "results").rglob("task*.*")}
+    kinds = {"tables": "csv", "figures": "svg", "tasks": "csv"}
+    assert {f"results/emulator/{kind}/task2b.{ending}" for kind, ending in kinds.items()} <= made
+    assert not [name for name in made if "task2b" not in name], "no other task ran"
+    assert len(pd.read_csv(tmp_path / "results/emulator/tables/task2b.csv"))
+    assert (tmp_path / "results/.run.lock").exists(), "its checks ran too"

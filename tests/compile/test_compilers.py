@@ -12,7 +12,6 @@ from tilewise import UserError
 from tilewise.__main__ import main
 
 OWN = shlex.join(cpp.compiler())
-STATIC = f"{OWN} -static-libstdc++ -static-libgcc"
 KERNEL = "kernels/textbook/without_barriers.cu"
 
 
@@ -32,32 +31,31 @@ def faults_with(compiler, monkeypatch, tmp_path, kernels):
     return [str(fault) for fault in trace(kernel, "float", (16, 16, 16), library, block_x=16, block_y=16)[1]]
 
 
-def test_a_static_libstdcxx_changes_nothing(monkeypatch, tmp_path, kernels):
+#: What Ubuntu and others build into their compilers; a fused multiply-add would change the last digits of a message.
+#: The unique symbols of a static libstdc++, if they were seen, would keep the first library loaded.
+ADDED = "-march=native -ffp-contract=off -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fcf-protection"
+ADDED += " -Wl,-z,now -Wl,--as-needed -static-libstdc++ -static-libgcc"
+
+
+@pytest.fixture(scope="module")
+def wrapped(tmp_path_factory):
+    """A compiler in a folder with a blank that adds flags, as CXX names it."""
+    script = wrapper(tmp_path_factory.mktemp("a folder") / "c++", f'exec {OWN} "$@" {ADDED}')
+    return f"{shlex.quote(script)} -DWRAPPED"
+
+
+def test_a_wrapper_in_a_folder_with_a_blank_that_adds_flags_changes_nothing(monkeypatch, tmp_path, kernels, wrapped):
     expected = faults_with(OWN, monkeypatch, tmp_path, kernels)
     assert expected and expected[0].startswith(f"{KERNEL}:26: error: race")
-    assert faults_with(STATIC, monkeypatch, tmp_path, kernels) == expected
+    assert faults_with(wrapped, monkeypatch, tmp_path, kernels) == expected
 
 
-def test_a_library_with_a_static_libstdcxx_can_be_built_again(monkeypatch, tmp_path, kernels):
-    """Its unique symbols, if they were seen, would keep the first one loaded."""
-    monkeypatch.setenv("CXX", STATIC)
+def test_a_library_with_a_static_libstdcxx_can_be_built_again(monkeypatch, tmp_path, kernels, wrapped):
+    monkeypatch.setenv("CXX", wrapped)
     for tile in (8, 16):
         library = compile.build_traced(kernels["tiled"], [f"tiled<float, {tile}>"], tmp_path / "tiled.so")
         row, _ = trace(kernels["tiled"], "float", (16, 16, 16), library, tile=tile)
         assert row["shared_load_wavefronts"] > 0
-
-
-#: What Ubuntu and others build into their compilers; a fused multiply-add would change the last digits of a message.
-HARDENED = "-march=native -ffp-contract=off -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fcf-protection"
-HARDENED += " -Wl,-z,now -Wl,--as-needed"
-
-
-def test_a_wrapper_in_a_folder_with_a_blank_that_adds_flags_changes_nothing(monkeypatch, tmp_path, kernels):
-    folder = tmp_path / "a folder"
-    folder.mkdir()
-    script = wrapper(folder / "c++", f'exec {OWN} "$@" {HARDENED}')
-    expected = faults_with(OWN, monkeypatch, tmp_path, kernels)
-    assert faults_with(f"{shlex.quote(script)} -DWRAPPED", monkeypatch, tmp_path, kernels) == expected
 
 
 def test_a_flag_that_the_compiler_lacks_is_left_out_and_said(monkeypatch, tmp_path, kernels, capsys):

@@ -23,7 +23,7 @@ from tilewise.study.sweeps import Target, expand
 
 KERNELS = load()
 #: Products that a model makes in seconds.
-SHAPE, CURVE_SIZES, SPREAD_SIZE = (40, 512, 40), tuple(2**e for e in range(4, 10)), 64
+SHAPE, CURVE_SIZES, SPREAD_SIZE = (40, 512, 40), tuple(2**e for e in range(4, 9)), 64
 CLAIMS = {name: kernel.accuracy["grade"] for name, kernel in KERNELS.items() if "grade" in kernel.accuracy}
 
 

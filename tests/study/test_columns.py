@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewise import UserError
@@ -19,6 +19,7 @@ def test_every_file_has_columns_that_are_described():
         assert unknown in ([], ["tile"]), file  # tile_choice.csv is about one kernel's own parameter
 
 
+@settings(max_examples=20)
 @given(st.lists(st.sampled_from(["tile_n", "stages", "vector", "tile"]), unique=True), st.integers(0, 3))
 def test_rows_are_read_as_they_were_written(tmp_path_factory, parameters, filled):
     path = tmp_path_factory.mktemp("rows") / "measurements.csv"

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
+from kernelscope.junit import Case, junit
 from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT, UserError
 from tilewise.files import read_json
@@ -115,17 +115,13 @@ def status_lines(found: Mapping[str, Any]) -> Iterator[str]:
 def write_junit(results: Path, path: Path) -> None:
     """Write the points of all platforms as a JUnit file: a suite per task, a case per point, a failure if it is not
     right. Raises UserError if a file cannot be written."""
-    suites = ElementTree.Element("testsuites")
+    cases = []
     for table in sorted(results.glob("*/tasks/*.csv")):
-        rows = _rows(table)
-        name = f"{table.parent.parent.name}.{table.stem}"
-        failures = sum(not is_right(row) for row in rows)
-        suite = ElementTree.SubElement(suites, "testsuite", name=name, tests=str(len(rows)), failures=str(failures))
-        for number, row in enumerate(rows):
-            case = ElementTree.SubElement(suite, "testcase", classname=name, name=f"{number + 1} {point_words(row)}")
-            if not is_right(row):
-                ElementTree.SubElement(case, "failure", type=row["status"], message=row["message"])
+        suite = f"{table.parent.parent.name}.{table.stem}"
+        for number, row in enumerate(_rows(table), 1):
+            failures = [] if is_right(row) else [(row["status"], row["message"], "")]
+            cases.append(Case(suite, f"{number} {point_words(row)}", failures))
     try:
-        ElementTree.ElementTree(suites).write(path, encoding="utf-8", xml_declaration=True)
+        path.write_text(junit(cases), encoding="utf-8")
     except OSError as error:
         raise UserError(f"{path}: it cannot be written: {error.strerror}") from None

@@ -135,10 +135,10 @@ def test_sarif_has_both_sides_of_a_race_and_refusals(tmp_path, capsys):
 
 
 def test_junit_has_a_failure_or_an_error(tmp_path, capsys):
-    suite = ElementTree.fromstring(said(tmp_path, capsys, "--format", "junit")[1])
+    [suite] = ElementTree.fromstring(said(tmp_path, capsys, "--format", "junit")[1])
     [failure] = suite.iter("failure")
     assert suite.get("failures") == "1" and failure.get("type") == "race" and "mine.cu:4" in str(failure.text)
-    suite = ElementTree.fromstring(said(tmp_path, capsys, "--format", "junit", before="undeclared();")[1])
+    [suite] = ElementTree.fromstring(said(tmp_path, capsys, "--format", "junit", before="undeclared();")[1])
     assert suite.get("errors") == "1" and len(list(suite.iter("error"))) == 1
 
 

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 from kernelscope import cpp
 from kernelscope.cli import option_type
+from kernelscope.junit import Case, junit
 from kernelscope.yaml_input import read_yaml
 from tilewise import UserError
 from tilewise.grade.handin import sizes
@@ -234,7 +234,7 @@ def run_apart(given: Mapping[str, Any], limit: float) -> dict[str, Any]:
             return _refused(f"Its process ended early ({why}): it may need too much memory or time.", "hangs")
 
 
-def _write(folder: Path, junit: Path, rows: Sequence[Mapping[str, Any]], task: str) -> None:
+def _write(folder: Path, path: Path, rows: Sequence[Mapping[str, Any]], task: str) -> None:
     try:
         (folder / "students").mkdir(parents=True, exist_ok=True)
         with (folder / "grades.csv").open("w", newline="", encoding="utf-8") as file:
@@ -244,17 +244,12 @@ def _write(folder: Path, junit: Path, rows: Sequence[Mapping[str, Any]], task: s
             writer.writerows(
                 {k: f"'{v}" if str(v).startswith(("=", "+", "@")) else v for k, v in row.items()} for row in rows
             )
-        failures = sum(row["verdict"] != "passed" for row in rows)
-        suite = ElementTree.Element("testsuite", name=task, tests=str(len(rows)), failures=str(failures))
+        cases = []
         for row in rows:
-            case = ElementTree.SubElement(
-                suite, "testcase", classname=task, name=row["student"], time=str(row["seconds"])
-            )
-            if row["verdict"] != "passed":
-                text = "".join(sign for sign in row["hint"] if sign.isprintable() or sign == "\n")
-                ElementTree.SubElement(case, "failure", type=row["mistakes"], message=text)
+            failures = [] if row["verdict"] == "passed" else [(row["mistakes"], row["hint"], "")]
+            cases.append(Case(task, row["student"], failures, seconds=row["seconds"]))
             (folder / "students" / f"{row['student']}.md").write_text(_page(row, task), encoding="utf-8")
-        ElementTree.ElementTree(suite).write(junit, encoding="utf-8", xml_declaration=True)
+        path.write_text(junit(cases), encoding="utf-8")
     except OSError as error:
         raise UserError(f"{error.filename}: it cannot be written: {error.strerror}") from None
 

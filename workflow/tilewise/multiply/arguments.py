@@ -3,19 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from kernelscope.element_types import ELEMENT_TYPES
 from tilewise import UserError
 from tilewise.nvidia.layout import is_column_major
 
 #: The element types by those of the arrays. NumPy and CuPy have bfloat16 as the type of the package ml_dtypes.
-DTYPES = {
-    np.dtype(np.float32): "float",
-    np.dtype(np.float64): "double",
-    np.dtype(np.float16): "half",
-    np.dtype(ml_dtypes.bfloat16): "bfloat16",
-}
+DTYPES = {np.dtype(ELEMENT_TYPES[name].array_name): name for name in ("float", "double", "half", "bfloat16")}
 #: cuBLAS's sizes, and our kernels', are ints.
 _LARGEST_INT = 2**31 - 1
 

@@ -14,6 +14,7 @@ from typing import Any
 from cuda.bindings import driver
 from cupy.cuda import runtime
 
+from kernelscope.element_types import ELEMENT_TYPES
 from kernelscope.launch import Array, Launch, TensorMap, Value
 from kernelscope.limits import DEFAULT_SHARED_BYTES
 from tilewise import UserError
@@ -23,15 +24,8 @@ from tilewise.study.precision import PRECISIONS
 _FUNCTION = driver.CUfunction_attribute
 #: Clusters of more blocks than this are not on every device, and have to be asked for.
 PORTABLE_CLUSTER = 8
-_TENSOR_TYPES = {
-    "float": "FLOAT32",
-    "tf32": "FLOAT32",
-    "double": "FLOAT64",
-    "int32": "INT32",
-    "int8": "UINT8",  # TMA copies bytes; it has no signed ones
-    "half": "FLOAT16",
-    "bfloat16": "BFLOAT16",
-}
+#: The types of a tensor map by element type. TMA copies bytes; it has no signed ones.
+_TENSOR_TYPES = {name: element.array_name.upper() for name, element in ELEMENT_TYPES.items()} | {"int8": "UINT8"}
 _SWIZZLE_NAMES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 
 

@@ -1,7 +1,4 @@
-"""Checks of a recorded run, or of one to be recorded: whole, of one commit, plausible, without private data.
-
-Anybody may have written these files, so their kinds and sizes are checked before they are read.
-"""
+"""Checks of a recorded run, or of one to be recorded: whole, of one commit, plausible, without private data."""
 
 import contextlib
 import functools
@@ -9,7 +6,6 @@ import hashlib
 import io
 import math
 import re
-import stat
 import subprocess
 import tempfile
 import zipfile
@@ -27,7 +23,6 @@ from tilewise import KERNELS, ROOT, UserError, checksums
 from tilewise.evidence import Platform, data_sheets, load_platform, refuse_no_run
 from tilewise.explain.provenance import by_card
 from tilewise.files import read_json
-from tilewise.measure.job import plan_columns
 from tilewise.measure.methods import METHODS
 from tilewise.measure.row_summary import is_right
 from tilewise.study import builds, columns, registry, sweeps
@@ -41,14 +36,9 @@ from tilewise.study.sweeps import Target
 README, WORKFLOW, ARCHIVE, DIGEST = "README.md", "Snakefile", "samples.tar.xz", "samples.sha256"
 #: Files that only a run has for which they were named as targets.
 ON_REQUEST = ("counters.csv",)
-#: The columns that follow from the registry of the run's commit, whatever the device.
-OF_A_LAUNCH = """instance instances architecture threads cluster_size covers_n covers_m covers_k unit unit_dtype
-    unit_products padded_multiply_adds""".split()
-#: Bounds of a run: the whole study has 80 files of 4 MB with up to 1,500 rows, and samples beside them.
-MOST_FILES, MOST_RUN_BYTES, MOST_TABLE_ROWS, MOST_SAMPLES_BYTES = 500, 16 * 2**20, 10_000, 2**31
 BY_RECORDING = (README, WORKFLOW, ARCHIVE, DIGEST, checksums.METADATA)
-#: A message names so many of a kind, in so many characters; a check has so many messages.
-LISTED, MOST_CHARACTERS, MOST_FINDINGS = 3, 300, 20
+#: A message names so many of a kind; a check has so many messages.
+LISTED, MOST_FINDINGS = 3, 20
 #: Paths and addresses of mail.
 PRIVATE = re.compile(r"(?<![\w.:/*<>)\]-])/(?:[\w.+@-]+/)+[\w.+@-]*|(?<![\w.+-])[\w.+-]+@[\w-]+\.[a-z]{2,}")
 #: How recording calls the machines of a run.
@@ -58,18 +48,6 @@ COMMIT = re.compile(r"[0-9a-f]{7,40}")
 ABOVE_PRINTED = 1.15
 #: Times and rates are written in full, so they agree to more digits than this.
 ROUNDED = 1e-6
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A reason to refuse a run."""
-
-    check: str
-    says: str
-
-    def __str__(self) -> str:
-        says = "".join(each if each.isprintable() else " " for each in self.says)
-        return f"refused: {self.check}: {says[:MOST_CHARACTERS]}{' ...' * (len(says) > MOST_CHARACTERS)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +65,9 @@ class Kept:
     study: Mapping[str, Any]
 
 
-def check(folder: Path, complete: bool = True) -> list[Finding]:
-    """The findings of all checks on a run in a folder such as report/recorded/nvidia-h200; none if all is right.
+def check(folder: Path, complete: bool = True) -> list[str]:
+    """The findings of all checks on a run in a folder such as report/recorded/nvidia-h200, as lines that begin with the
+    check's name; none if all is right.
 
     Without `complete` it may lack what recording adds. Raises UserError if the folder is no run.
     """
@@ -96,33 +75,26 @@ def check(folder: Path, complete: bool = True) -> list[Finding]:
     return list(_findings(folder, complete))
 
 
-def _findings(folder: Path, complete: bool) -> Iterator[Finding]:
-    if unfit := list(_unfit(folder)):
-        yield from (Finding("files", each) for each in unfit)
-        return
+def _findings(folder: Path, complete: bool) -> Iterator[str]:
     commit = _commit_of(folder)
     with sources(commit) as tree:
-        kernels, study, snakefile = _study(tree)
-        wrong = [*_files(folder, study, kernels), *(_described(folder, snakefile) if complete else ())]
-        yield from (Finding("files", each) for each in wrong)
-        yield from (Finding("private", each) for each in find_private(folder))
+        kernels, study = _study(tree)
+        wrong = [*_files(folder, study, kernels), *(_described(folder) if complete else ())]
+        yield from (f"files: {each}" for each in wrong)
+        yield from (f"private: {each}" for each in find_private(folder))
         try:
             platform = load_platform(folder, kernels=kernels)
         except UserError as error:  # what cannot be read cannot be checked
-            yield from [Finding("files", str(error))] * (str(error) not in wrong)
+            yield from [f"files: {error}"] * (str(error) not in wrong)
             return
         if not (platform.has_gpu and platform.device.gpu):
-            yield Finding("whole", "it has no times of a GPU")
+            yield "whole: it has no times of a GPU"
             return
         kept = Kept(folder, platform, commit, tree is not None, kernels, study)
         for name, one in CHECKS.items():
-            try:
-                found = list(islice(one(kept), MOST_FINDINGS + 1))
-                yield from (Finding(name, says) for says in found[:MOST_FINDINGS])
-                yield from [Finding(name, "and more of this kind")] * (len(found) > MOST_FINDINGS)
-            except (UserError, LookupError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
-                cause = f"{type(error).__name__}: {error}"
-                yield Finding(name, f"this cannot be checked ({cause}): device.json or config.json lacks what it needs")
+            found = list(islice(one(kept), MOST_FINDINGS + 1))
+            yield from (f"{name}: {says}" for says in found[:MOST_FINDINGS])
+            yield from [f"{name}: and more of this kind"] * (len(found) > MOST_FINDINGS)
 
 
 @contextlib.contextmanager
@@ -148,14 +120,12 @@ def _commit_of(folder: Path) -> str:
     return ""
 
 
-def _study(tree: Path | None) -> tuple[Mapping[str, Kernel], Mapping[str, Any], bytes]:
-    """Registry, config and Snakefile of a commit; those of today if it is not known, or has other forms of them."""
+def _study(tree: Path | None) -> tuple[Mapping[str, Kernel], Mapping[str, Any]]:
+    """Registry and config of a commit; those of today if it is not known, or has other forms of them."""
     with contextlib.suppress(UserError, LookupError, TypeError):
         if tree:
-            kernels, study = registry.load(tree / "kernels", checked=True), read_yaml(tree / "config" / "config.yaml")
-            return kernels, study, (tree / "workflow/Snakefile").read_bytes()
-    study = read_yaml(ROOT / "config" / "config.yaml")
-    return registry.load(KERNELS), study, (ROOT / "workflow/Snakefile").read_bytes()
+            return registry.load(tree / "kernels", checked=True), read_yaml(tree / "config" / "config.yaml")
+    return registry.load(KERNELS), read_yaml(ROOT / "config" / "config.yaml")
 
 
 # ---- Files -----------------------------------------------------------------------------------------------------------
@@ -175,27 +145,6 @@ def files_of(config: Mapping[str, Any]) -> dict[str, str]:
     return {"device.json": "", "config.json": "", "measurements.csv": "measurements", "accuracy.csv": "accuracy"} | (
         whole | facts
     )
-
-
-def _unfit(folder: Path) -> Iterator[str]:
-    """What is no plain file of a size that a run may have."""
-    paths = list(islice(folder.rglob("*"), MOST_FILES + 1))
-    if len(paths) > MOST_FILES:
-        yield f"there are more than {MOST_FILES} files; give the folder of one run"
-        return
-    left = {True: MOST_SAMPLES_BYTES, False: MOST_RUN_BYTES}
-    for path in sorted(paths):
-        found, place = path.lstat(), path.relative_to(folder)
-        if stat.S_ISDIR(found.st_mode):
-            continue
-        left[path == folder / ARCHIVE] -= found.st_size
-        if not stat.S_ISREG(found.st_mode):
-            yield f"{place}: this is a link, pipe or device, not a file"
-        elif min(left.values()) < 0:
-            yield f"{place}: with it the run has more than {MOST_RUN_BYTES:,} bytes, or its samples have too many"
-            return
-        elif path.suffix == ".csv" and path.read_bytes().count(b"\n") > MOST_TABLE_ROWS:
-            yield f"{place}: it has more than the {MOST_TABLE_ROWS:,} rows that a table may have"
 
 
 def _files(folder: Path, study: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> Iterator[str]:
@@ -225,18 +174,13 @@ def _files(folder: Path, study: Mapping[str, Any], kernels: Mapping[str, Kernel]
         yield f"{ARCHIVE}: it does not have the hash of {DIGEST}"
 
 
-def _described(folder: Path, snakefile: bytes) -> Iterator[str]:
-    """Files that recording adds and that are missing, or are not those of the other files."""
-    for name in (README, WORKFLOW, checksums.METADATA):
-        if not (folder / name).is_file():
-            yield f"{name}: there is no such file, which `tilewise record` writes"
-            return
-    if (folder / WORKFLOW).read_bytes() != snakefile:
-        yield f"{WORKFLOW}: it is not workflow/Snakefile of the run's commit"
-    with contextlib.suppress(UserError):  # a crate that cannot be read is a finding already
-        changed = list(checksums.differences(folder))
-        yield from changed[:MOST_FINDINGS]
-        yield from [f"{len(changed) - MOST_FINDINGS} more files differ"] * (len(changed) > MOST_FINDINGS)
+def _described(folder: Path) -> Iterator[str]:
+    """Files that recording adds and that are missing, and files that are not those of the crate."""
+    missing = [name for name in (README, WORKFLOW, checksums.METADATA) if not (folder / name).is_file()]
+    yield from (f"{name}: there is no such file, which `tilewise record` writes" for name in missing)
+    if checksums.METADATA not in missing:
+        with contextlib.suppress(UserError):  # a crate that cannot be read is a finding already
+            yield from islice(checksums.differences(folder), MOST_FINDINGS)
 
 
 def find_private(folder: Path) -> Iterator[str]:
@@ -314,27 +258,15 @@ def _points(kept: Kept, task: str) -> Iterator[str]:
     """Points of a sweep without a row, and rows that are no points of it."""
     target = Target("gpu", sweeps.gpu_of_choices(kept.platform.name, kept.kernels))
     asked = {_sorted(point): point.label() for point in sweeps.expand(kept.study, kept.kernels, task, target)}
-    measured, there, other, device = kept.platform.measurements, {}, [], kept.platform.device
+    measured, there = kept.platform.measurements, {}
     for row in measured[measured["task"] == task].to_dict("records"):
         kernel = kept.kernels.get(row["kernel"])
         point = _point_of(row, kernel) if kernel else None
         there[_sorted(point) if point else row_label(row)] = row_label(row)
-        if kernel and point and _sorted(point) in asked:
-            planned = plan_columns(kernel, point, kernel.plan(point, device), device)
-            other += [f"{name} of {row_label(row)}" for name in OF_A_LAUNCH if not _same(row[name], planned.get(name))]
     if lacking := [label for point, label in asked.items() if point not in there]:
         yield f"{task}: {len(lacking)} of {len(asked)} points have no row: {_some(lacking)}"
     if strange := [words for point, words in there.items() if point not in asked]:
         yield f"{task}: {len(strange)} rows are no points of it: {_some(strange)}"
-    if other:
-        yield f"{task}: {len(other)} columns of launches are not as planned: {_some(other)}"
-
-
-def _same(found: Any, planned: Any) -> bool:
-    """Whether a value of a CSV is the planned one; empty text and missing numbers are None."""
-    if planned in (None, "") or pd.isna(found):
-        return planned in (None, "") and (pd.isna(found) or found == "")
-    return found == planned or (isinstance(planned, float) and math.isclose(found, planned))
 
 
 def _point_of(row: Mapping[str, Any], kernel: Kernel) -> Point | None:
@@ -410,13 +342,6 @@ def _alone(kept: Kept) -> Iterator[str]:
             yield f"{task}: {beside} of {len(known)} points were measured beside other processes"
 
 
-def _entry(kept: Kept) -> Iterator[str]:
-    """An entry that is not made of the data."""
-    path = kept.folder / README
-    if path.is_file() and path.read_text(errors="replace") != entry(kept.folder, kept.platform):
-        yield f"{README}: it is not what `tilewise record` writes of these data"
-
-
 def _impossible(kept: Kept) -> Iterator[str]:
     """Times out of order, rates that are not those of their times, and rates above those that NVIDIA prints."""
     sheet, name = data_sheets(), kept.platform.device.gpu.get("name")
@@ -462,6 +387,5 @@ CHECKS: dict[str, Callable[[Kept], Iterator[str]]] = {
     "hashes": _hashes,
     "statuses": _statuses,
     "alone": _alone,
-    "entry": _entry,
     "possible": _impossible,
 }

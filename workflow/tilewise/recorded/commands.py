@@ -84,7 +84,7 @@ def _record(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str], 
         found = {folder: check.check(folder.resolve()) for folder in folders}
         lines = []
         for folder, each in found.items():
-            lines += [f"{folder}: {'refused' if each else 'right'}", *(f"  {finding}" for finding in each)]
+            lines += [f"{folder}: {'refused' if each else 'right'}", *(f"  refused: {finding}" for finding in each)]
         return lines, int(any(found.values()))
     if not folders or (len(folders) > 1 and not options.cards):
         raise UserError("record: name the folder of one run, such as results/nvidia-h200; with --cards of one or more")
@@ -93,8 +93,8 @@ def _record(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str], 
         return [*left_out, f"{path}: {points} points of further cards; see what changed with `git diff`"], 0
     target, refused = record.record(folders[0], into)
     if refused:
-        lines = [f"{folders[0]}: not recorded", *map(str, refused), "docs/recording.md says how to mend each"]
-        return lines, 1
+        why = [f"refused: {finding}" for finding in refused]
+        return [f"{folders[0]}: not recorded", *why, "docs/recording.md says how to mend each"], 1
     samples = "there are no samples in the results, so none are kept"
     if (target / ARCHIVE).is_file():
         samples = f"{target / ARCHIVE}: git ignores it; attach it to the release that brings this run"

@@ -31,7 +31,7 @@ SHORTEST = 4
 _TEXTS = [name for name, column in columns.COLUMNS.items() if column.type == "text"]
 
 
-def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[check.Finding]]:
+def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[str]]:
     """Make the recorded run `into`/<platform> of results/<platform>; returns it with the findings of the checks.
 
     If the checks find anything, nothing is recorded. An older recorded run of the platform is replaced. Raises
@@ -49,7 +49,7 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[check.Findin
         _copy(source, made)
         _pack(source / "samples", made)
         if found := check.check(made, complete=False):
-            return target, [check.Finding(each.check, each.says.replace(str(made), str(source))) for each in found]
+            return target, [each.replace(str(made), str(source)) for each in found]
         platform = load_platform(made, recorded=True)
         (made / README).write_text(entry(made, platform))
         with check.sources(next(iter(platform.commits))) as tree:  # the checks have found it

@@ -127,6 +127,11 @@ def evaluate(expression: Any, variables: Mapping[str, Any]) -> Any:
     return eval(_code(expression, variables), _SCOPE, variables)
 
 
+def names_in(expression: Any) -> set[str]:
+    """The names that a well-formed expression uses."""
+    return set(_parsed(expression)[1]) if isinstance(expression, str) else set()
+
+
 def check(expression: Any, variables: Iterable[str]) -> None:
     """Raise UserError if an expression over the names `variables` is malformed or names something else."""
     if isinstance(expression, str):

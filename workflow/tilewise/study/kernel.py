@@ -16,7 +16,7 @@ from kernelscope.limits import MAX_CLUSTER_BLOCKS
 from kernelscope.sources import code_of
 from tilewise import KERNELS, UserError
 from tilewise.study.device import EMULATED, Device
-from tilewise.study.expressions import LARGEST, ceil_div, evaluate
+from tilewise.study.expressions import LARGEST, ceil_div, evaluate, names_in
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS, SCHEMES, result_of
 from tilewise.study.sources import INCLUDE, files_of
@@ -271,6 +271,11 @@ class Kernel:
         arguments = (argument for launch in self.plan(point).launches for argument in launch.arguments)
         refused = (argument.refused for argument in arguments if isinstance(argument, TensorMap))
         return next(filter(None, refused), None)
+
+    def takes_side(self, point: Point, side: str, size: int) -> bool:
+        """Whether the point, with a `side` (n, p or m) of this size, meets those of `requires` over no other side."""
+        values, others = _Values(self, point, self.variables(point) | {side: size}), {"n", "p", "m"} - {side}
+        return all(values.holds("requires", each) for each in self.requires if not others & names_in(each))
 
     def covered(self, point: Point) -> list[int]:
         """The rows and columns of C that a block of each launch makes, as far as the launches say it."""

@@ -192,7 +192,9 @@ def at_smallest_shape(point: Point, kernel: Kernel, blocks: int = 1) -> Point | 
     numbers = {value for _, value in point.parameters} | set(kernel.covered(point))
     multiples = {k * number for number in numbers for k in (1, 2, 3)}
     sizes = {32, 64, 128, 256, 512} | {size for size in multiples if 8 <= size <= LARGEST_SIDE}
-    shapes = sorted(itertools.product(sizes, repeat=3), key=lambda shape: (math.prod(shape), shape))
+    # Most conditions are over one side, or over none: they leave few shapes to try.
+    sides = [[size for size in sizes if kernel.takes_side(point, side, size)] for side in ("n", "p", "m")]
+    shapes = sorted(itertools.product(*sides), key=lambda shape: (math.prod(shape), shape))
     tried = (dataclasses.replace(point, n=n, p=p, m=m) for n, p, m in shapes)
     found = next((each for each in tried if kernel.unmet(each) is None), None)
     larger = found and dataclasses.replace(found, n=blocks * found.n, m=blocks * found.m)

@@ -27,6 +27,11 @@ class ElementType:
         return self.stored.itemsize
 
     @property
+    def array_name(self) -> str:
+        """The name of the type in NumPy and most languages: float32, bfloat16."""
+        return "bfloat16" if self.name == "bfloat16" else self.stored.name
+
+    @property
     def exact(self) -> bool:
         """Whether it is a type of integers."""
         return self.stored.kind == "i"
@@ -58,6 +63,8 @@ ELEMENT_TYPES = {
         ElementType("tf32", "float", np.dtype(np.float32)),
     )
 }
+#: Their names in NumPy and most languages, by those of C++.
+ARRAY_NAMES = {element.cpp: element.array_name for element in ELEMENT_TYPES.values()}
 #: The types of whole numbers that a kernel can be called with, in addition to the element types.
 INTEGERS: dict[str, Any] = {
     "int": ctypes.c_int32,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from kernelscope.counts import Row
 from kernelscope.errors import UserError
 from kernelscope.fault_kinds import FaultKind
 from kernelscope.faults import Fault
+from kernelscope.junit import Case, junit
 from kernelscope.tracer import SCHEDULES
 
 #: The columns of traffic.csv that the text shows, in words.
@@ -111,33 +111,11 @@ def _sarif_log(results: Sequence[Mapping[str, Any]]) -> list[str]:
     return [json.dumps({"$schema": schema, "version": "2.1.0", "runs": runs}, indent=2)]
 
 
-def junit(report: Report) -> list[str]:
-    """A test suite of JUnit: a failure per fault, what is no fault in the output of the test."""
-    failures = [
-        f"    <failure type={quoteattr(str(fault.kind))} message={quoteattr(_xml(fault.text))}>"
-        f"{escape(_xml(str(fault)))}</failure>"
-        for fault in report.faults
-        if not fault.is_remark
-    ]
+def as_junit(report: Report) -> list[str]:
+    """A test of JUnit: a failure per fault, what is no fault in the output of the test."""
+    failures = [(str(fault.kind), fault.text, str(fault)) for fault in report.faults if not fault.is_remark]
     said = "\n".join([*(str(fault) for fault in report.faults if fault.is_remark), *_traffic(report)])
-    return _suite(report.title, [*failures, f"    <system-out>{escape(_xml(said))}</system-out>"], len(failures), 0)
-
-
-def _suite(title: str, inside: Sequence[str], failures: int, errors: int) -> list[str]:
-    name = quoteattr(_xml(title))
-    return [
-        '<?xml version="1.0" encoding="UTF-8"?>',
-        f'<testsuite name="kernelscope" tests="1" failures="{min(failures, 1)}" errors="{errors}">',
-        f'  <testcase classname="kernelscope" name={name}>',
-        *inside,
-        "  </testcase>",
-        "</testsuite>",
-    ]
-
-
-def _xml(words: str) -> str:
-    """Words without the control characters that XML does not take."""
-    return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", "?", words)
+    return junit([Case("kernelscope", report.title, failures, output=said)]).splitlines()
 
 
 def refusal(form: str, message: str) -> list[str]:
@@ -148,8 +126,7 @@ def refusal(form: str, message: str) -> list[str]:
         result = {"ruleId": "refused", "level": "error", "message": {"text": message}}
         return _sarif_log([result | ({"locations": [_location(file, line)]} if place else {})])
     if form == "junit":
-        said = f'    <error type="refused" message={quoteattr(_xml(message))}></error>'
-        return _suite(file or "kernelscope", [said], 0, 1)
+        return junit([Case("kernelscope", file or "kernelscope", errors=[("refused", message, "")])]).splitlines()
     if form == "json":
         return [json.dumps({"refused": {"file": file, "line": line, "text": message}, "faults": []}, indent=2)]
     if form == "github":
@@ -164,7 +141,7 @@ FORMATS: dict[str, Callable[[Report], list[str]]] = {
     "json": as_json,
     "github": github,
     "sarif": sarif,
-    "junit": junit,
+    "junit": as_junit,
 }
 
 _ALLOWED = re.compile(r"//\s*kernelscope:\s*allow\s+([\w, ]+)")

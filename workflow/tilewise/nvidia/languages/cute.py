@@ -14,11 +14,10 @@ from typing import Any
 
 from elftools.elf.elffile import ELFFile
 
+from kernelscope.element_types import ARRAY_NAMES
 from tilewise import UserError
 from tilewise.study.kernel import Kernel
 
-#: The DSL's names of element types, by those of C++.
-_CUTE_TYPES = {"float": "Float32", "double": "Float64", "__half": "Float16", "__nv_bfloat16": "BFloat16"}
 _ALIGNED_TO = 16
 
 
@@ -29,7 +28,8 @@ def compile_cubin(kernel: Kernel, function: Any, words: Sequence[str], capabilit
     from cutlass.cute.runtime import make_ptr
 
     element, *numbers = words
-    type = getattr(cutlass, _CUTE_TYPES[element])
+    name = ARRAY_NAMES[element].replace("float", "Float")  # Float32, BFloat16
+    type = getattr(cutlass, name[0].upper() + name[1:])
     place = make_ptr(type, _ALIGNED_TO, cute.AddressSpace.gmem, assumed_align=_ALIGNED_TO)
     size = cutlass.Int32(1)
     arch = f"sm_{capability.replace('.', '')}a"

@@ -10,10 +10,9 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
+from kernelscope.element_types import ARRAY_NAMES
 from tilewise.study.kernel import Kernel
 
-#: cuTile's names of element types, by those of C++.
-_CUTILE_TYPES = {"float": "float32", "double": "float64", "__half": "float16", "__nv_bfloat16": "bfloat16"}
 #: Every array of a product begins at a multiple of so many bytes.
 _ALIGNED_BYTES = 256
 
@@ -31,7 +30,7 @@ def compile_cubin(kernel: Kernel, function: Any, words: Sequence[str], capabilit
 
     element, *constants, aligned = words
     array = ArrayConstraint(
-        getattr(ct, _CUTILE_TYPES[element]),
+        getattr(ct, ARRAY_NAMES[element]),
         2,
         index_dtype=ct.int32,
         stride_lower_bound_incl=0,

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from kernelscope.element_types import ARRAY_NAMES
 from tilewise.nvidia.nvrtc import assemble
 from tilewise.study.kernel import Kernel
 
@@ -18,7 +19,7 @@ def compile_cubin(kernel: Kernel, function: Any, words: Sequence[str], capabilit
     from numba import cuda, types
 
     element, *numbers = words
-    array = types.Array({"float": types.float32, "double": types.float64}[element], 2, "C")
+    array = types.Array(getattr(types, ARRAY_NAMES[element]), 2, "C")
     ptx, _ = cuda.compile(
         function(array.dtype, *map(int, numbers)),
         types.void(array, array, array),

@@ -9,18 +9,14 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernelscope.element_types import ARRAY_NAMES
 from tilewise import UserError
 from tilewise.study.kernel import Kernel
 from tilewise.study.precision import PRECISIONS
 
-#: Triton's names of element types, by those of C++.
+#: Triton's names of element types, by those of C++: fp32, bf16, i8.
 _ELEMENTS = {
-    "float": "fp32",
-    "double": "fp64",
-    "int": "i32",
-    "signed char": "i8",
-    "__half": "fp16",
-    "__nv_bfloat16": "bf16",
+    cpp: name.replace("bfloat", "bf").replace("float", "fp").replace("int", "i") for cpp, name in ARRAY_NAMES.items()
 }
 #: Triton's names of the types of whole numbers that a launch may pass.
 _TRITON_TYPES = {"int": "i32", "signed char": "i8", "unsigned": "u32", "int64": "i64", "uint64": "u64"}

@@ -11,15 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kernelscope.element_types import ARRAY_NAMES
 from tilewise.study.kernel import Kernel
-
-#: Warp's names of element types, by those of C++, and of what they are summed in.
-_WARP_TYPES = {
-    "float": ("float32", "float32"),
-    "double": ("float64", "float64"),
-    "__half": ("float16", "float32"),
-    "__nv_bfloat16": ("bfloat16", "float32"),
-}
 
 
 def compile_cubin(kernel: Kernel, function: Any, words: Sequence[str], capability: str) -> tuple[bytes, dict[str, Any]]:
@@ -28,7 +21,9 @@ def compile_cubin(kernel: Kernel, function: Any, words: Sequence[str], capabilit
 
     warp.config.quiet = True
     element, *numbers, threads = words
-    made = function(*(getattr(warp, name) for name in _WARP_TYPES[element]), *map(int, numbers))
+    stored = getattr(warp, ARRAY_NAMES[element])
+    summed = warp.float64 if stored is warp.float64 else warp.float32
+    made = function(stored, summed, *map(int, numbers))
     made.module.options["block_dim"] = int(threads)
     arch = int(capability.replace(".", ""))
     with tempfile.TemporaryDirectory() as folder:
