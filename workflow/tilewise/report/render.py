@@ -359,7 +359,7 @@ class Page:
         self._begin()
         loader = Environment(loader=FileSystemLoader(TEMPLATE.parent), trim_blocks=True, lstrip_blocks=True)
         parts = [self.article()] if page == "story" else [self.section(name) for name in sections.names_of(page)]
-        options = {"page": page, "pages": sections.PAGES, "sections": parts, "headings": self.headings}
+        options: dict[str, Any] = {"page": page, "pages": sections.PAGES, "sections": parts, "headings": self.headings}
         title, words = (re.search(pattern, parts[0], re.DOTALL) for pattern in (_TITLE, _FIRST_WORDS))
         options |= {"title": _plain(title[1]) if title else "", "description": _plain(words[1]) if words else ""}
         options |= {
