@@ -61,7 +61,13 @@ class Conditions:
 
     def of_page(self, wildcards: Any) -> str:
         """The pages: the same with their sections, template and style, and the variants that were tuned."""
-        return digest([drawing_digest(), _contents("report/sections", "report/template"), self._variants()])
+        return digest(
+            [
+                drawing_digest(),
+                _contents("report/sections", "report/template", "report/story.md", "report/story.yaml"),
+                self._variants(),
+            ]
+        )
 
     def of_config(self, wildcards: Any) -> str:
         """The resolved config of a platform."""

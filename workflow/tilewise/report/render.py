@@ -20,13 +20,13 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
-from kernelscope.files import atomic_path
+from kernelscope.files import atomic_path, read_text
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import Evidence, Platform, load_evidence
 from tilewise.explain import climb, provenance, quantities, timings
 from tilewise.explain.tiling import tiling
 from tilewise.files import write_json
-from tilewise.report import claims, figures, headings, markup, notes, remarks, sections, tables
+from tilewise.report import claims, figures, headings, markup, notes, remarks, sections, story, tables
 from tilewise.report.drawings import pieces
 from tilewise.report.sections import Machine, Row
 from tilewise.report.template_context import FIGURES, LAYOUTS, TABLES
@@ -56,7 +56,7 @@ class Page:
         self._made: dict[str, Any] = {}
         self._told: set[str] = set()
         self._language = sections.Language(self.names())
-        self._markdown = MarkdownIt("commonmark", {"html": True})
+        self._markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
 
     # ---- What sections may call --------------------------------------------------------------------------------------
 
@@ -328,6 +328,16 @@ class Page:
         missing = [notes.note_html(note) for table, note in self._missing.items() if table not in before]
         return self._html("\n\n".join([text, *missing]))
 
+    def article(self) -> str:
+        """The story as HTML; this is the page of the first of its runs."""
+        others = {name: Page(load_evidence([RECORDED / name])) for name in story.runs()[1:]}
+        numbers = story.fill({story.runs()[0]: self, **others})
+        language = sections.Language(self.names() | numbers)
+        made = self._html(language.from_string(read_text(story.TEXT)).render())
+        box = '<div class="table" tabindex="0" role="region" aria-label="The rungs"><table><caption><span>'
+        made = re.sub(r"<p>Table: (.*?)</p>\s*<table>", rf"{box}\1</span></caption>", made, flags=re.DOTALL)
+        return made.replace("</table>", "</table></div>")
+
     def text(self, source: str) -> str:
         """A piece of a section as HTML, for a writer who tries a sentence."""
         return self._html(self._language.from_string(source).render())
@@ -348,12 +358,13 @@ class Page:
         """One of sections.PAGES as a whole, with its own numbers."""
         self._begin()
         loader = Environment(loader=FileSystemLoader(TEMPLATE.parent), trim_blocks=True, lstrip_blocks=True)
-        parts = [self.section(name) for name in sections.names_of(page)]
-        options = {"page": page, "pages": sections.PAGES, "sections": parts, "headings": self.headings}
+        parts = [self.article()] if page == "story" else [self.section(name) for name in sections.names_of(page)]
+        options: dict[str, Any] = {"page": page, "pages": sections.PAGES, "sections": parts, "headings": self.headings}
         title, words = (re.search(pattern, parts[0], re.DOTALL) for pattern in (_TITLE, _FIRST_WORDS))
         options |= {"title": _plain(title[1]) if title else "", "description": _plain(words[1]) if words else ""}
         options |= {
             "preview": PREVIEW,
+            "measured": [(gpu.label, gpu.device.captured[:10], gpu.commits) for gpu in self.evidence.everyone],
             "datatables": _datatables() if any("sortable" in each for each in parts) else "",
         }
         return loader.get_template(TEMPLATE.name).render(**options)
@@ -391,12 +402,16 @@ def render(
     figures of the tasks, if they are drawn already.
     """
     page = load([Path(folder) for folder in folders], recorded, drawn=drawn)
-    texts = {Path(output).with_name(f"{name}.html"): page.html(name) for name in sections.PAGES}
+    told = Page(load_evidence([RECORDED / story.runs()[0]]))
+    texts = {
+        Path(output).with_name(f"{name}.html"): (told if name == "story" else page).html(name)
+        for name in sections.PAGES
+    }
     found = list(dict.fromkeys(note for text in texts.values() for note in notes.find_notes(text)))
     for place, reason in page.left_out:
         logging.getLogger("tilewise").info("report/sections/%s: left out: %s", place, reason)
     write_json(found, Path(output).with_name(notes.FILE))
-    write(texts, page.drawings)
+    write(texts, told.drawings | page.drawings)
     with atomic_path(Path(output).with_name(markup.FIGURES_FOLDER) / Path(PREVIEW).name) as picture:
         climbed = notes.attempt("Preview", lambda: figures.draw("climb", page.evidence), figures.empty_figure)
         climbed.savefig(picture, format="png", dpi=200, facecolor="white")

@@ -38,7 +38,12 @@ from tilewise.study.registry import parameters
 
 FOLDER = ROOT / "report" / "sections"
 #: The pages, each made from the sections in the folder of its name: name -> title.
-PAGES = {"report": "The story", "tables": "All tables and figures", "assignment": "The assignment"}
+PAGES = {
+    "report": "This run, explained",
+    "story": "The story",
+    "tables": "All tables and figures",
+    "assignment": "The assignment",
+}
 #: What sections may call: the methods of this name of `render.Page`.
 NAMES = "beside_recorded claims counted figure further_figures further_tables further_tasks gpus has kinds".split()
 NAMES += "machines origin other_rungs published row rows rung several table tiles".split()

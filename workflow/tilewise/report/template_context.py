@@ -87,6 +87,7 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
 #: The figures beside those of tasks and of the whole study: for each the arguments of `figures.draw`. Nothing here
 #: draws, because a run needs their names at its start.
 FIGURES: dict[str, Callable[[Any], tuple]] = {
+    "climb_of_ladder": lambda page: ("climb", page.evidence.select_tasks(climb.CLIMB)),
     "lines_and_share": lambda page: ("lines_and_share", page.evidence),
     "platforms": lambda page: ("platforms", page.both),
     "rungs_double": lambda page: ("rungs", page.evidence, page.rungs("ladder_double")),

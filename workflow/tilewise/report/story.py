@@ -1,0 +1,48 @@
+"""The story: an article on the recorded runs, written once, with its numbers filled from the record.
+
+report/story.md is the text, the same for every reader. report/story.yaml names its numbers, each an expression over one
+recorded run, and lists what the text takes for granted. A record in which that is no longer so is refused, because a
+sentence has to be written anew.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kernelscope.yaml_input import read_yaml
+from tilewise import ROOT, UserError
+from tilewise.explain.quantities import Machine, Untestable
+from tilewise.report import sections
+from tilewise.study.expressions import evaluate
+
+TEXT, NUMBERS = ROOT / "report" / "story.md", ROOT / "report" / "story.yaml"
+
+
+def runs(numbers: Path = NUMBERS) -> list[str]:
+    """The names of the recorded runs that the story is about, the main one first."""
+    return list(read_yaml(numbers)["runs"])
+
+
+def fill(pages: Mapping[str, Any], place: Path = NUMBERS) -> dict[str, Any]:
+    """The numbers of the story by name, from a `render.Page` of each of `runs`.
+
+    Raises UserError if a number is not in the record, or if a condition of `holds` is false.
+    """
+    listed, found = read_yaml(place), dict[str, Any]()
+    for run, expressions in listed["runs"].items():
+        own = pages[run]
+
+        def row(table: str, column: str, own: Any = own, **where: Any) -> Any:
+            return getattr(own.row(table, column, **where), column)
+
+        functions = Machine(own.evidence, own.evidence.gpus[0]).functions() | {"row": row}
+        for name, expression in expressions.items():
+            try:
+                found[name] = sections.plain_number(evaluate(expression, functions | found))
+            except Untestable as missing:
+                raise UserError(f"{place}: {name}: the record of {run} does not have it: {missing}") from None
+    for condition in listed["holds"]:
+        if not evaluate(condition, found):
+            said = ", ".join(f"{name} is {value}" for name, value in found.items() if name in condition.split())
+            raise UserError(f"{place}: `{condition}` no longer holds ({said}); rewrite what report/story.md says of it")
+    return found
