@@ -81,7 +81,7 @@ def each(file, request):
 @pytest.fixture
 def tables(file):
     """The page of all tables."""
-    return file.with_name("tables.html")
+    return file
 
 
 @pytest.fixture

@@ -133,7 +133,8 @@ def test_no_recorded_kernel_exceeds_its_ceiling(recorded):
 
 
 def story(evidence, kernel, *sentences):
-    return said(evidence, f'{{% call(this, last, gpu) rung("{kernel}") %}}\n{"".join(sentences)}{{% endcall %}}')
+    call = f'{{% call(this, last, gpu) rung("{kernel}", "ladder_float") %}}'
+    return said(evidence, f"{call}\n{''.join(sentences)}{{% endcall %}}")
 
 
 PAIRS = (("faster", ">"), ("slower", "<"))

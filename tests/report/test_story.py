@@ -21,7 +21,7 @@ def test_numbers_come_from_the_record(pages):
     rows = pages["nvidia-h200"].evidence.select_tasks("ladder_float").gpu
     rate = rows[(rows["kernel"] == "stream_k") & (rows["n"] == 8192) & (rows["m"] == 8192)]["gflops"].max() / 1000
     assert numbers["stream_k"] == pytest.approx(rate)
-    text = pages["nvidia-h200"].html("story")
+    text = render.tell(pages["nvidia-h200"])[0]
     assert notes.find_notes(text) == [] and f"{rate:.1f} TFLOP/s" in plain(text)
 
 

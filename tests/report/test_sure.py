@@ -1,7 +1,6 @@
 """How sure, and why: sentences about runs, clocks, blocks and limits follow from rows whose answer is known."""
 
 import dataclasses
-import re
 
 import numpy as np
 import pandas as pd
@@ -11,11 +10,10 @@ from prose import section
 
 from tilewise.evidence import load_evidence
 from tilewise.explain import bottleneck, provenance, timings, traffic
-from tilewise.explain.number_format import rounded
-from tilewise.report import claims, tables
+from tilewise.report import tables
 from tilewise.rules import Study
 
-APPENDIX, CONCLUSION, ROOFS = "tables/17-appendix.md", "report/07-conclusion.md", "tables/11-roofs.md"
+APPENDIX, ROOFS = "tables/17-appendix.md", "tables/11-roofs.md"
 SIZES = "tables/10-shapes-and-sizes.md"
 
 
@@ -164,54 +162,6 @@ def test_the_rate_falls_towards_the_largest_product(gpu):
     words = section(evidence, SIZES)
     said = "On the Invented H200 the naive kernel reaches 6.28 TFLOP/s at n = 8,192 and 5.32 TFLOP/s at n = 53,706."
     assert said in words and words.count("the naive kernel reaches") == 1
-
-
-def test_the_conclusion_is_made_of_the_tables(gpu):
-    ladder, limits = tables.ladder(gpu), bottleneck.limits(gpu)
-    verdicts = claims.verdicts(claims.load(), gpu)
-    words = section(gpu, CONCLUSION)
-    square = timings.largest_square(ladder).set_index(["kernel", "dtype"])
-    gain = square.loc[("naive", "float"), "time_ms"] / square.loc[("tiled", "float"), "time_ms"]
-    assert f"{rounded(gain, 'x')}× as fast as the best naive kernel (128 × 8); source a found 2.46×" in words
-    number, lessons = verdicts["id"].nunique(), section(gpu, "report/06-lessons.md")
-    holding = verdicts.loc[verdicts["of_claim"] == claims.Verdict.HOLDS, "id"].nunique()
-    assert f"judges {number} claims of these texts on the Invented H200: holds {holding}, " in lessons
-    assert claims.counts(verdicts) in lessons
-    limited = limits.assign(limited_by="shared memory", limit_percent=88.0)
-    said = section(gpu, CONCLUSION, limited_by=limited)
-    assert "shared memory for naive (88 % of its roof), shared memory for tiled (88 % of its roof) and" in said
-    best = ladder[(ladder["dtype"] == "float") & (ladder["n"] == 8192) & (ladder["p"] == 8192) & ~ladder["anchor"]]
-    kernels = best[~timings.made_of_short(best, gpu) & (best["m"] == 8192)]
-    fastest = kernels.loc[kernels["time_ms"].idxmin()]
-    assert f"The fastest kernel on the CUDA cores, {fastest['kernel']}" in said
-    assert f", reaches {rounded(fastest['gflops'] / 1000)} TFLOP/s" in said
-    assert "it is limited by shared memory (88 % of the roof)" in said
-    naive = square.loc["naive"]["time_ms"]
-    assert f"takes {rounded(naive['double'] / naive['float'], 'x')}× as long as in float" in words
-    probe = gpu.facts["maximum_size"].iloc[0]
-    share = 100 * probe["allocatable_n"] / probe["theoretical_n"]
-    assert f"n = {probe['allocatable_n']:,}, {rounded(share, number=4)} % of the theoretical maximum" in words
-    assert 100 < len(re.findall(r"\w+", words)) < 330, "half a page"
-    facts = gpu.facts | {"maximum_size": gpu.facts["maximum_size"].head(0)}
-    nothing = dataclasses.replace(gpu, facts=facts, gpu=gpu.gpu.head(0))
-    assert section(nothing, CONCLUSION, limited_by=limits.head(0)) == ""
-
-
-def test_the_conclusion_tells_of_blocks_and_edges_and_runs(gpu):
-    rows = gpu.gpu
-    naive = naive_square(gpu)
-    times = [{(128, 8): 1.0, (8, 128): 4.0}.get(pair, 2.0) for pair in zip(naive["block_x"], naive["block_y"])]
-    naive = naive.assign(time_ms=times, gflops=1000 / np.array(times))
-    edges = rows[(rows["task"] == "rectangular") & (rows["kernel"] == "tiled") & (rows["dtype"] == "float")]
-    edges = edges.assign(gflops=edges["n"].map({3001: 100.0, 3008: 105.0}).astype("float64"))
-    both = pd.concat([naive, edges]).assign(runs=3, run_low_ms=1.0, run_high_ms=1.005)
-    both.loc[both.index[0], "run_high_ms"] = 1.5
-    evidence = with_rows(gpu, both)
-    words = section(evidence, CONCLUSION)
-    assert "a block of 128 × 8 is best, and one of 8 × 128 reaches 25 % of its rate" in words
-    assert "In tiled, partly filled tiles at the edges cost 5 % of the rate" in words
-    share = 100 * (1 - 1 / len(both))
-    assert f"in {share:.0f} % of" in words.lower() and "the runs agree within 1 %" in words
 
 
 def test_why_double_takes_longer(gpu):

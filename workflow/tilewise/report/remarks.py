@@ -19,7 +19,7 @@ def origin(evidence: Evidence) -> str:
     elif here:
         source = " and ".join(_recorded(gpu) for gpu in evidence.gpus)
         said = "**The GPU times on this page were not measured on this machine**, which has no GPU:"
-        where = "[Where the numbers come from](tables.html#Where-the-numbers-come-from)"
+        where = "[Where the numbers come from](#Where-the-numbers-come-from)"
         several = any(len(gpu.own_cards) > 1 for gpu in evidence.gpus)
         lines.append(f"{said} they were recorded on {source}." + f" {where} lists what each card measured." * several)
     for platform in evidence.platforms:

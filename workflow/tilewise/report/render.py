@@ -54,7 +54,6 @@ class Page:
         self._begin()
         self._pieces: list[str] = []
         self._made: dict[str, Any] = {}
-        self._told: set[str] = set()
         self._language = sections.Language(self.names())
         self._markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
 
@@ -120,10 +119,6 @@ class Page:
         """The first of the sources' figures of a quantity."""
         found = self.evidence.published
         return found.loc[found["quantity"] == quantity, "value"].iloc[0]
-
-    def counted(self) -> bool:
-        """Whether ncu counted what rungs execute."""
-        return bool(self.rungs()["executed_each"].notna().any())
 
     def several(self) -> bool:
         """Whether there are GPUs to compare."""
@@ -192,27 +187,19 @@ class Page:
         row = (first if len(first) else own).iloc[-1]
         return self._tiles(row, idea, title)
 
-    def rung(
-        self, name: str, idea: str = "", title: str = "", task: str = climb.CLIMB, caller: Callable | None = None
-    ) -> Markup:
-        """A rung, if it was timed: what it gains on each GPU, and what a section says; in float with its picture.
+    def rung(self, name: str, task: str, caller: Callable) -> Markup:
+        """A rung of a ladder, if it was timed: what it gains on each GPU, and what a section says.
 
         The block that calls this gets the row of the rung on the first GPU, that of the fastest rung before, and the
         machine.
         """
-        self._told.add(name)
         rungs = self.rungs(task)
         own = rungs[rungs["kernel"] == name]
-        if own.empty or caller is None:
+        if own.empty:
             return Markup("")
         first, *others = _rows(own)
         text = self._steps(first, others, rungs) + _one_line(self._about(first, rungs, caller))
-        if task != climb.CLIMB:
-            return Markup(f"### `{name}`\n\n{text}\n\n")
-        kernel = self.evidence.kernels[name]
-        heading = kernel.title if kernel.title.startswith(name) else f"{name}: {kernel.title}"
-        heading = notes.plain_text(heading.replace(" x ", " × "))
-        return Markup(f"### {heading}\n\n{self._tiles(own.iloc[0], idea, title)}\n\n{text}\n\n")
+        return Markup(f"### `{name}`\n\n{text}\n\n")
 
     def _steps(self, row: pd.Series, others: Iterable[pd.Series], rungs: pd.DataFrame) -> str:
         """The ceiling, the rate and the stall reasons of a rung, as far as known."""
@@ -221,11 +208,6 @@ class Page:
         steps += [(f"On the {names[other['platform']]}", remarks.rate_remark(rungs, other)) for other in others]
         said = [(term, Markup(self._markdown.renderInline(words))) for term, words in steps]
         return f"{pieces().step(said)}\n\n"
-
-    def other_rungs(self) -> list[str]:
-        """The rungs of the float ladder of which no section tells, such as a reader's own."""
-        rungs = self.rungs()
-        return [name for name in rungs.loc[~rungs["anchor"], "kernel"].unique() if name not in self._told]
 
     def further_tasks(self) -> dict[str, str]:
         """The tasks of the config that no section names: name -> title."""
@@ -328,10 +310,8 @@ class Page:
         missing = [notes.note_html(note) for table, note in self._missing.items() if table not in before]
         return self._html("\n\n".join([text, *missing]))
 
-    def article(self) -> str:
-        """The story as HTML; this is the page of the first of its runs."""
-        others = {name: Page(load_evidence([RECORDED / name])) for name in story.runs()[1:]}
-        numbers = story.fill({story.runs()[0]: self, **others})
+    def article(self, numbers: Mapping[str, Any]) -> str:
+        """The story with its numbers as HTML; this is the page of the first of its runs."""
         language = sections.Language(self.names() | numbers)
         made = self._html(language.from_string(read_text(story.TEXT)).render())
         box = '<div class="table" tabindex="0" role="region" aria-label="The rungs"><table><caption><span>'
@@ -355,10 +335,17 @@ class Page:
         return re.sub(r'<div data-piece="(\d+)"></div>', lambda piece: self._pieces[int(piece[1])], found)
 
     def html(self, page: str) -> str:
-        """One of sections.PAGES as a whole, with its own numbers."""
+        """One of sections.FOLDERS as a whole page, with its own numbers."""
         self._begin()
+        return self._whole(page, [self.section(name) for name in sections.names_of(sections.FOLDERS[page])])
+
+    def story(self, make: Callable[[], str]) -> str:
+        """The page of the story that `make` returns."""
+        self._begin()
+        return self._whole("story", [make()])
+
+    def _whole(self, page: str, parts: list[str]) -> str:
         loader = Environment(loader=FileSystemLoader(TEMPLATE.parent), trim_blocks=True, lstrip_blocks=True)
-        parts = [self.article()] if page == "story" else [self.section(name) for name in sections.names_of(page)]
         options: dict[str, Any] = {"page": page, "pages": sections.PAGES, "sections": parts, "headings": self.headings}
         title, words = (re.search(pattern, parts[0], re.DOTALL) for pattern in (_TITLE, _FIRST_WORDS))
         options |= {"title": _plain(title[1]) if title else "", "description": _plain(words[1]) if words else ""}
@@ -402,20 +389,34 @@ def render(
     figures of the tasks, if they are drawn already.
     """
     page = load([Path(folder) for folder in folders], recorded, drawn=drawn)
-    told = Page(load_evidence([RECORDED / story.runs()[0]]))
-    texts = {
-        Path(output).with_name(f"{name}.html"): (told if name == "story" else page).html(name)
-        for name in sections.PAGES
-    }
+    texts = {Path(output).with_name(f"{name}.html"): page.html(name) for name in sections.FOLDERS}
+    texts[Path(output).with_name("story.html")], told = tell(page)
     found = list(dict.fromkeys(note for text in texts.values() for note in notes.find_notes(text)))
     for place, reason in page.left_out:
         logging.getLogger("tilewise").info("report/sections/%s: left out: %s", place, reason)
     write_json(found, Path(output).with_name(notes.FILE))
-    write(texts, told.drawings | page.drawings)
+    write(texts, told | page.drawings)
     with atomic_path(Path(output).with_name(markup.FIGURES_FOLDER) / Path(PREVIEW).name) as picture:
         climbed = notes.attempt("Preview", lambda: figures.draw("climb", page.evidence), figures.empty_figure)
         climbed.savefig(picture, format="png", dpi=200, facecolor="white")
     return found
+
+
+def tell(page: Page, place: Path = story.NUMBERS) -> tuple[str, dict[str, str]]:
+    """The page of the story, and its drawings by name; if the record contradicts it or is missing, a note in its place.
+
+    The story is about the recorded runs alone; `page` is what the note stands on.
+    """
+
+    def made() -> tuple[str, dict[str, str]]:
+        runs = {name: Page(load_evidence([RECORDED / name])) for name in story.runs(place)}
+        numbers, first = story.fill(runs, place), next(iter(runs.values()))
+        return first.story(lambda: first.article(numbers)), first.drawings
+
+    def otherwise(note: str) -> tuple[str, dict[str, str]]:
+        return page.story(lambda: f"<h1>{sections.PAGES['story']}</h1>{notes.note_html(note)}"), {}
+
+    return notes.attempt("Page: story.html", made, otherwise)
 
 
 def write(texts: Mapping[Path, str], drawn: Mapping[str, str]) -> None:

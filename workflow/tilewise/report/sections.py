@@ -37,16 +37,12 @@ from tilewise.study.kernel import Kernel
 from tilewise.study.registry import parameters
 
 FOLDER = ROOT / "report" / "sections"
-#: The pages, each made from the sections in the folder of its name: name -> title.
-PAGES = {
-    "report": "This run, explained",
-    "story": "The story",
-    "tables": "All tables and figures",
-    "assignment": "The assignment",
-}
+#: The pages: name -> title. All but the story are made from the sections in a folder: page -> folder.
+PAGES = {"report": "This run", "story": "The story", "assignment": "The assignment"}
+FOLDERS = {"report": "tables", "assignment": "assignment"}
 #: What sections may call: the methods of this name of `render.Page`.
-NAMES = "beside_recorded claims counted figure further_figures further_tables further_tasks gpus has kinds".split()
-NAMES += "machines origin other_rungs published row rows rung several table tiles".split()
+NAMES = "beside_recorded claims figure further_figures further_tables further_tasks gpus has kinds machines".split()
+NAMES += "origin published row rows rung several table tiles".split()
 #: What stays on one line: a number with its unit, and the sides of a shape.
 _STAYS = re.compile(r" (?=%)| (?=TFLOP/s)|(?<=\d) (?=(?:[GT]B/s|MHz|ms|J|W)\b)|(?<=\d) × (?=\d)")
 
@@ -210,9 +206,9 @@ def median(values: Iterable[float]) -> float:
 FILTERS = (code, digits, listed, median, named, number_of, percent, times, whole)
 
 
-def names_of(page: str = "*", folder: Path = FOLDER) -> list[str]:
-    """The files of the sections of a page, or of all, in their order, which is that of their names."""
-    return sorted(path.relative_to(folder).as_posix() for path in folder.glob(f"{page}/*.md"))
+def names_of(own: str = "*", folder: Path = FOLDER) -> list[str]:
+    """The files of the sections in one of FOLDERS, or in all, in their order, which is that of their names."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.glob(f"{own}/*.md"))
 
 
 def check(kernels: Mapping[str, Kernel], tasks: Collection[str], folder: Path = FOLDER) -> None:

@@ -1,10 +1,11 @@
 """The story: an article on the recorded runs, written once, with its numbers filled from the record.
 
 report/story.md is the text, the same for every reader. report/story.yaml names its numbers, each an expression over one
-recorded run, and lists what the text takes for granted. A record in which that is no longer so is refused, because a
-sentence has to be written anew.
+recorded run, and lists what the text takes for granted. If the record no longer agrees, a note stands in the story's
+place until the sentence is written anew.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ def fill(pages: Mapping[str, Any], place: Path = NUMBERS) -> dict[str, Any]:
                 raise UserError(f"{place}: {name}: the record of {run} does not have it: {missing}") from None
     for condition in listed["holds"]:
         if not evaluate(condition, found):
-            said = ", ".join(f"{name} is {value}" for name, value in found.items() if name in condition.split())
+            named = [name for name in dict.fromkeys(re.findall(r"\w+", condition)) if name in found]
+            said = ", ".join(f"{name} is {found[name]:.4g}" for name in named)
             raise UserError(f"{place}: `{condition}` no longer holds ({said}); rewrite what report/story.md says of it")
     return found
