@@ -228,26 +228,6 @@ def as_fast(rows: pd.DataFrame, kernel: str) -> pd.Series:
     return ((low <= high[own].iloc[0]) & (high >= low[own].iloc[0])).fillna(False).astype(bool) | own
 
 
-#: A product of less than so many multiply-adds is small: all its matrices fit into the L2 cache of a large GPU.
-SMALL = 1200**3
-
-
-def batched(evidence: Evidence) -> pd.DataFrame:
-    """The kernels at small cubes as percentages of the library, isolated (after a flush of the cache) and in a batch.
-
-    `turns` says whether a kernel is faster than the library in one way and slower in the other, by 1 % at least.
-    """
-    rows = describe(evidence.gpu[(evidence.gpu["status"] == Status.OK) & evidence.gpu["batch_ms"].notna()], evidence)
-    rows = cubes(rows[rows["n"].astype("float64") ** 3 < SMALL])
-    rows = rows.sort_values("time_ms", kind="stable").drop_duplicates(["platform", "dtype", "n", "kernel"])
-    keys = ["platform", "dtype", "n"]
-    library = rows[rows["anchor"]].drop_duplicates(keys)[[*keys, "time_ms", "batch_ms"]]
-    both = rows[~rows["anchor"]].merge(library, on=keys, suffixes=("", "_library"))
-    isolated, batch = (100 * both[f"{name}_library"] / both[name] for name in ("time_ms", "batch_ms"))
-    large = both["n"] >= 512
-    return both.assign(isolated_percent=isolated, batched_percent=batch, turns=large & (isolated > 101) & (batch < 99))
-
-
 def squares(ladder: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The rows of a ladder at the largest square product of floats, the fastest first.
 
@@ -261,11 +241,3 @@ def squares(ladder: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     for _, own in rows[~made & ~rows["anchor"]].groupby("platform"):
         equal[own.index] = as_fast(own, own["kernel"].iloc[0])
     return rows.assign(largest=rows["n"] == rows["platform"].map(whole), made=made, equal=equal)
-
-
-def edges(evidence: Evidence) -> pd.DataFrame:
-    """Loss by partial tiles on each GPU: lost_percent of the tiled kernel's rate on multiples of its tile."""
-    rows = timed_rows(evidence.select_tasks("rectangular").gpu)
-    rows = rows[(rows["kernel"] == "tiled") & (rows["dtype"] == "float") & (rows["tile"] == 32)]
-    best = rows.groupby(["platform", rows["n"] % 32 == 0])["gflops"].max().unstack().reindex(columns=[False, True])
-    return pd.DataFrame({"lost_percent": 100 * (best[True] / best[False] - 1)}).reset_index()

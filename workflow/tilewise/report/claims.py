@@ -182,15 +182,6 @@ def counts(verdicts: pd.DataFrame) -> str:
     return ", ".join(f"{verdict.elsewhere} {found[verdict]}" for verdict in Verdict if verdict in found)
 
 
-def tally(verdicts: pd.DataFrame) -> pd.DataFrame:
-    """The number of `claims` judged on each platform, with their `counts` as text."""
-    rows = [
-        {"platform": platform, "claims": own["id"].nunique(), "counts": counts(own)}
-        for platform, own in verdicts.groupby("platform", sort=False)
-    ]
-    return pd.DataFrame(rows, columns=["platform", "claims", "counts"])
-
-
 def side_by_side(verdicts: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The verdicts for reading: one row per claim, with the verdict and the measured value on each platform, as text.
 
