@@ -24,7 +24,7 @@ VIEWS = {
     "phone": (390, "light"),
     "dark phone": (390, "dark"),
 }
-SCROLLS = "!b.closest('.table, pre, body:not(.report) .drawing')"
+SCROLLS = "!b.closest('.table, pre, body:not(.story) .drawing')"
 
 
 @pytest.fixture(scope="module")

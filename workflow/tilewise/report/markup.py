@@ -332,6 +332,14 @@ def kernel_html(
     return _framed(drawing, caption, name, number, place, code), name, drawing
 
 
+def steps_html(name: str, number: int) -> tuple[str, str]:
+    """HTML of the drawing of a ring, whose steps a reader chooses by buttons; the drawing alone."""
+    ideas = pieces("ideas.html.j2")
+    drawing = str(ideas.filling(name))
+    caption = "<b>A ring fills and empties.</b> Choose a step."
+    return _framed(f"{ideas.buttons(name)}{drawing}", caption, name, number), drawing
+
+
 def _framed(drawing: str, caption: str, name: str, number: int | None, place: str = "", code: str = "") -> str:
     about = (name, _words(_title_of(caption)), Markup(caption), number, Markup(drawing))
     return pieces().figure(*about, FIGURES_FOLDER, place, code)

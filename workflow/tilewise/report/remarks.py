@@ -57,8 +57,8 @@ def step(evidence: Evidence, rungs: pd.DataFrame, this: pd.Series) -> list[tuple
     found = [("On", plain_text(evidence.names[this["platform"]]))] if len(evidence.gpus) > 1 else []
     if this["gflops"] <= 1.02 * this["bound_gflops"]:
         words = f"{rounded(this['bound_gflops'] / 1000)}\u00a0TFLOP/s, limited by {this['bound_by']}"
-        gain = f": {times(this['bound_gain'])} the limit of `{this['before']}`" if pd.notna(this["bound_gain"]) else ""
-        found.append(("Arithmetic allows", words + gain))
+        gain = f"; {times(this['bound_gain'])} that of `{this['before']}`" if pd.notna(this["bound_gain"]) else ""
+        found.append(("Upper bound", words + gain))
     found.append(("Measured", rate_remark(rungs, this)))
     if pd.notna(this["top_wait_each"]):
         each = rounded(this["top_wait_each"])

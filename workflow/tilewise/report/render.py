@@ -198,16 +198,22 @@ class Page:
         if own.empty:
             return Markup("")
         first, *others = _rows(own)
-        text = self._steps(first, others, rungs) + _one_line(self._about(first, rungs, caller))
+        text = self.steps(first, others, rungs) + _one_line(self._about(first, rungs, caller))
         return Markup(f"### `{name}`\n\n{text}\n\n")
 
-    def _steps(self, row: pd.Series, others: Iterable[pd.Series], rungs: pd.DataFrame) -> str:
-        """The ceiling, the rate and the stall reasons of a rung, as far as known."""
-        steps = remarks.step(self.evidence, rungs, row)
+    def steps(
+        self,
+        row: pd.Series,
+        others: Iterable[pd.Series],
+        rungs: pd.DataFrame,
+        more: Iterable[tuple[str, str]] = (),
+    ) -> Markup:
+        """The ceiling, the rate and the stall reasons of a rung, as far as known, its rate elsewhere, and what more."""
+        steps = [*remarks.step(self.evidence, rungs, row), *more]
         names = self.evidence.names
         steps += [(f"On the {names[other['platform']]}", remarks.rate_remark(rungs, other)) for other in others]
         said = [(term, Markup(self._markdown.renderInline(words))) for term, words in steps]
-        return f"{pieces().step(said)}\n\n"
+        return Markup(f"{pieces().step(said)}\n\n")
 
     def further_tasks(self) -> dict[str, str]:
         """The tasks of the config that no section names: name -> title."""
@@ -288,6 +294,15 @@ class Page:
 
         return self._piece(f"Figure: Tiles of {row['kernel']}", made)
 
+    def filling(self) -> Markup:
+        """How a ring of stages fills, in steps that a reader chooses."""
+
+        def made() -> str:
+            html, self.drawings["ring-fills"] = markup.steps_html("ring-fills", next(self._numbers["Figure"]))
+            return html
+
+        return self._piece("Figure: ring", made)
+
     def _about(self, row: pd.Series, rungs: pd.DataFrame, caller: Callable) -> str:
         """What a section says of a rung on one platform."""
         gpu = next(each for each in self.evidence.gpus if each.name == row["platform"])
@@ -312,11 +327,14 @@ class Page:
 
     def article(self, numbers: Mapping[str, Any]) -> str:
         """The story with its numbers as HTML; this is the page of the first of its runs."""
-        language = sections.Language(self.names() | numbers)
-        made = self._html(language.from_string(read_text(story.TEXT)).render())
-        box = '<div class="table" tabindex="0" role="region" aria-label="The rungs"><table><caption><span>'
-        made = re.sub(r"<p>Table: (.*?)</p>\s*<table>", rf"{box}\1</span></caption>", made, flags=re.DOTALL)
-        return made.replace("</table>", "</table></div>")
+        own = {"box": functools.partial(story.box, self), "filling": self.filling}
+        language = sections.Language(self.names() | numbers | own)
+        made = self._html(sections.keep_together(language.from_string(read_text(story.TEXT)).render()))
+        caption = re.compile(r"<p>Table: <strong>(.*?)\.</strong>(.*?)</p>\s*<table>", re.DOTALL)
+        box = '<div class="table" tabindex="0" role="region" aria-label="{0}"><table><caption><span><b>{0}.</b>{1}</span>'
+        made = caption.sub(lambda found: box.format(*found.groups()) + "</caption>", made)
+        first, rest = made.replace("</table>", "</table></div>").split("<h2", 1)
+        return f'<div class="first">{first}</div>\n<h2{rest}'
 
     def text(self, source: str) -> str:
         """A piece of a section as HTML, for a writer who tries a sentence."""

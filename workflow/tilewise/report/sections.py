@@ -44,7 +44,12 @@ FOLDERS = {"report": "tables", "assignment": "assignment"}
 NAMES = "beside_recorded claims figure further_figures further_tables further_tasks gpus has kinds machines".split()
 NAMES += "origin published row rows rung several table tiles".split()
 #: What stays on one line: a number with its unit, and the sides of a shape.
-_STAYS = re.compile(r" (?=%)| (?=TFLOP/s)|(?<=\d) (?=(?:[GT]B/s|MHz|ms|J|W)\b)|(?<=\d) × (?=\d)")
+_STAYS = re.compile(r" (?=%)| (?=TFLOP/s)|(?<=\d) (?=(?:[GT]B/s|MHz|ms|J|W)\b)|(?<=\d) × (?=\d)|(?<=\bn) = (?=\d)")
+
+
+def keep_together(text: str) -> str:
+    """A text whose numbers stay on one line with their units."""
+    return _STAYS.sub(lambda found: found[0].replace(" ", "\u00a0"), text)
 
 
 class Sentence(Extension):
@@ -68,7 +73,7 @@ class Sentence(Extension):
 
     def _said(self, place: str, caller: Callable[[], str]) -> str:
         try:
-            return _STAYS.sub(lambda found: found[0].replace(" ", "\u00a0"), f"{' '.join(caller().split())}\n")
+            return keep_together(f"{' '.join(caller().split())}\n")
         except (Untestable, ZeroDivisionError) as reason:  # a quotient by a count of zero is not known
             self.environment.left_out.append((place, str(reason)))
             return ""

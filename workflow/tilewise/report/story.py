@@ -10,8 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT, UserError
+from tilewise.explain.number_format import rounded
 from tilewise.explain.quantities import Machine, Untestable
 from tilewise.report import sections
 from tilewise.study.expressions import evaluate
@@ -22,6 +25,15 @@ TEXT, NUMBERS = ROOT / "report" / "story.md", ROOT / "report" / "story.yaml"
 def runs(numbers: Path = NUMBERS) -> list[str]:
     """The names of the recorded runs that the story is about, the main one first."""
     return list(read_yaml(numbers)["runs"])
+
+
+def box(page: Any, kernel: str) -> Markup:
+    """The numbers of a rung in float, on a `render.Page` of one run: its bound, its rate, its counts and its stalls."""
+    rungs = page.rungs()
+    row = rungs[(rungs["kernel"] == kernel) & (rungs["dtype"] == "float")].iloc[0]
+    counts = {"requests": "accesses_per_100", "passes": "wavefronts_per_100", "other instructions": "others_per_100"}
+    known = [f"{rounded(row[column])} {words}" for words, column in counts.items() if row[column] > 0]
+    return page.steps(row, [], rungs, [("Per 100 multiply-adds", ", ".join(known))])
 
 
 def fill(pages: Mapping[str, Any], place: Path = NUMBERS) -> dict[str, Any]:
