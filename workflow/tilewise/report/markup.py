@@ -317,7 +317,7 @@ def kernel_html(
 ) -> tuple[str, str, str]:
     """HTML of what is new in a kernel, or else of its tiles, beside the lines of its file that begin with `idea`; its
     name; the drawing alone."""
-    name, title = f"tiles-of-{kernel.name}", title or f"Tiles of {kernel.name}"
+    name, title = f"story-tiles-of-{kernel.name}", title or f"Tiles of {kernel.name}"
     place, code = kernel.path.name, ""
     if idea:
         first, last, lines = drawings.excerpt(kernel, idea)

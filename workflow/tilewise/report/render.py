@@ -141,7 +141,7 @@ class Page:
         if name not in self.tasks and name not in figures.OVERVIEW and name not in FIGURES:
             return Markup("")
         draw = functools.partial(self._once, f"figure {name}", lambda: self._drawn(name))
-        anchor = name if name in (*self.tasks, "climb", "rungs") else ""
+        anchor = name if name in (*self.tasks, "climb", "climb_of_ladder", "rungs") else ""
         return self._piece(f"Figure: {title}", lambda: self._framed(draw(), title, caption, name, anchor))
 
     def table(
@@ -298,7 +298,7 @@ class Page:
         """How a ring of stages fills, in steps that a reader chooses."""
 
         def made() -> str:
-            html, self.drawings["ring-fills"] = markup.steps_html("ring-fills", next(self._numbers["Figure"]))
+            html, self.drawings["story-ring"] = markup.steps_html("story-ring", next(self._numbers["Figure"]))
             return html
 
         return self._piece("Figure: ring", made)
@@ -331,7 +331,9 @@ class Page:
         language = sections.Language(self.names() | numbers | own)
         made = self._html(sections.keep_together(language.from_string(read_text(story.TEXT)).render()))
         caption = re.compile(r"<p>Table: <strong>(.*?)\.</strong>(.*?)</p>\s*<table>", re.DOTALL)
-        box = '<div class="table" tabindex="0" role="region" aria-label="{0}"><table><caption><span><b>{0}.</b>{1}</span>'
+        box = (
+            '<div class="table" tabindex="0" role="region" aria-label="{0}"><table><caption><span><b>{0}.</b>{1}</span>'
+        )
         made = caption.sub(lambda found: box.format(*found.groups()) + "</caption>", made)
         first, rest = made.replace("</table>", "</table></div>").split("<h2", 1)
         return f'<div class="first">{first}</div>\n<h2{rest}'
