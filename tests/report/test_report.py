@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import re
+import struct
 from html.parser import HTMLParser
 from urllib.parse import unquote
 from xml.etree import ElementTree
@@ -11,7 +12,8 @@ import jupytext
 import pandas as pd
 import pytest
 import synthetic
-from prose import pages, said, section
+import yaml
+from prose import pages, plain, said, section
 
 from tilewise import ROOT, UserError
 from tilewise.evidence import load_evidence
@@ -162,15 +164,26 @@ def test_the_files_beside_the_page_are_its_figures(rendered):
     assert "#1c2530" in (rendered.parent / markup.FIGURES_FOLDER / "rungs.svg").read_text()
 
 
-def test_a_link_to_a_page_has_a_preview(rendered, parsed):
+@pytest.mark.parametrize("name", sections.PAGES)
+def test_a_link_to_a_page_has_a_preview(rendered, parsed, name):
     """Its title, its first words and a picture, which lies beside the page."""
     metas = {
         attrs.get("property", attrs.get("name")): attrs["content"]
-        for tag, attrs in parsed["story"].tags
+        for tag, attrs in parsed[name].tags
         if tag == "meta" and "content" in attrs
     }
-    assert "NVIDIA" in metas["og:title"] and "TFLOP/s" in metas["og:description"] == metas["description"]
-    assert (rendered.parent / metas["og:image"]).read_bytes().startswith(b"\x89PNG")
+    assert metas["og:title"] and metas["og:description"] == metas["description"] != ""
+    picture = (rendered.parent / metas["og:image"]).read_bytes()
+    assert picture.startswith(b"\x89PNG") and struct.unpack(">II", picture[16:24]) == (1200, 630)
+
+
+@pytest.mark.parametrize("name", sections.PAGES)
+def test_every_page_says_whose_it_is_and_what_its_data_are(rendered, name):
+    words = plain(re.search(r"<footer>(.*?)</footer>", rendered.with_name(f"{name}.html").read_text(), re.DOTALL)[1])
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    for each in (cited["title"], cited["authors"][0]["name"], cited["license"], "make quick", "docs/teaching.md"):
+        assert each in words
+    assert ("NVIDIA H200, 2026-11-26, commit b7e3855e72" if name == "story" else "Invented H200") in words
 
 
 def test_a_figure_of_an_older_page_is_removed(tmp_path):

@@ -17,7 +17,7 @@ from tilewise.rules import Study
 from tilewise.study.points import Point
 
 #: The suffixes of the project's files that hold text; compiled modules and packed samples are no condition of anything.
-_TEXT = {".py", ".yaml", ".csv", ".json", ".md", ".j2", ".css", ".js"}
+_TEXT = {".py", ".yaml", ".csv", ".json", ".md", ".j2", ".css", ".js", ".cff"}
 
 
 class Conditions:
@@ -64,7 +64,7 @@ class Conditions:
         return digest(
             [
                 drawing_digest(),
-                _contents("report/sections", "report/template", "report/story.md", "report/story.yaml"),
+                _contents("report/sections", "report/template", "report/story.md", "report/story.yaml", "CITATION.cff"),
                 self._variants(),
             ]
         )

@@ -19,8 +19,10 @@ from jinja2 import Environment, FileSystemLoader
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
+from matplotlib.figure import Figure
 
 from kernelscope.files import atomic_path, read_text
+from kernelscope.yaml_input import read_yaml
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import Evidence, Platform, load_evidence
 from tilewise.explain import climb, provenance, quantities, timings
@@ -34,8 +36,8 @@ from tilewise.study.accuracy import MEANING
 from tilewise.study.expressions import ceil_div
 
 TEMPLATE = ROOT / "report" / "template" / "report.html.j2"
-#: The picture that a link to a page shows in a chat, which cannot show an SVG.
-PREVIEW = f"{markup.FIGURES_FOLDER}/climb.png"
+#: Who wrote this, the licence and, if there is one, the address of the repository.
+CITATION = ROOT / "CITATION.cff"
 #: Where a page has its title and its first words.
 _TITLE, _FIRST_WORDS = r"<h1[^>]*>(.*?)<a ", r"<p>(.*?)</p>"
 
@@ -331,10 +333,9 @@ class Page:
         language = sections.Language(self.names() | numbers | own)
         made = self._html(sections.keep_together(language.from_string(read_text(story.TEXT)).render()))
         caption = re.compile(r"<p>Table: <strong>(.*?)\.</strong>(.*?)</p>\s*<table>", re.DOTALL)
-        box = (
-            '<div class="table" tabindex="0" role="region" aria-label="{0}"><table><caption><span><b>{0}.</b>{1}</span>'
-        )
-        made = caption.sub(lambda found: box.format(*found.groups()) + "</caption>", made)
+        box = '<div class="table" tabindex="0" role="region" aria-label="{0}"><table>'
+        box += "<caption><span><b>{0}.</b>{1}</span></caption>"
+        made = caption.sub(lambda found: box.format(*found.groups()), made)
         first, rest = made.replace("</table>", "</table></div>").split("<h2", 1)
         return f'<div class="first">{first}</div>\n<h2{rest}'
 
@@ -357,21 +358,23 @@ class Page:
     def html(self, page: str) -> str:
         """One of sections.FOLDERS as a whole page, with its own numbers."""
         self._begin()
-        return self._whole(page, [self.section(name) for name in sections.names_of(sections.FOLDERS[page])])
+        parts = [self.section(name) for name in sections.names_of(sections.FOLDERS[page])]
+        return self._whole(page, parts, self.evidence.everyone)
 
-    def story(self, make: Callable[[], str]) -> str:
-        """The page of the story that `make` returns."""
+    def story(self, make: Callable[[], str], gpus: Iterable[Platform] = ()) -> str:
+        """The page of the story that `make` returns, which is about these recorded `gpus`."""
         self._begin()
-        return self._whole("story", [make()])
+        return self._whole("story", [make()], gpus)
 
-    def _whole(self, page: str, parts: list[str]) -> str:
+    def _whole(self, page: str, parts: list[str], measured: Iterable[Platform]) -> str:
         loader = Environment(loader=FileSystemLoader(TEMPLATE.parent), trim_blocks=True, lstrip_blocks=True)
         options: dict[str, Any] = {"page": page, "pages": sections.PAGES, "sections": parts, "headings": self.headings}
         title, words = (re.search(pattern, parts[0], re.DOTALL) for pattern in (_TITLE, _FIRST_WORDS))
         options |= {"title": _plain(title[1]) if title else "", "description": _plain(words[1]) if words else ""}
         options |= {
-            "preview": PREVIEW,
-            "measured": [(gpu.label, gpu.device.captured[:10], gpu.commits) for gpu in self.evidence.everyone],
+            "preview": preview_of(page),
+            "cited": read_yaml(CITATION),
+            "measured": [(each.label, each.device.captured[:10], each.commits) for each in measured],
             "datatables": _datatables() if any("sortable" in each for each in parts) else "",
         }
         return loader.get_template(TEMPLATE.name).render(**options)
@@ -415,26 +418,41 @@ def render(
     for place, reason in page.left_out:
         logging.getLogger("tilewise").info("report/sections/%s: left out: %s", place, reason)
     write_json(found, Path(output).with_name(notes.FILE))
-    write(texts, told | page.drawings)
-    with atomic_path(Path(output).with_name(markup.FIGURES_FOLDER) / Path(PREVIEW).name) as picture:
-        climbed = notes.attempt("Preview", lambda: figures.draw("climb", page.evidence), figures.empty_figure)
-        climbed.savefig(picture, format="png", dpi=200, facecolor="white")
+    write(texts, told.drawings | page.drawings)
+    for name, own in (("report", page), ("story", told)):
+        with atomic_path(Path(output).parent / preview_of(name)) as picture:
+            drawn_as = notes.attempt("Preview", functools.partial(_preview, own), figures.empty_figure)
+            drawn_as.set_size_inches(8, 4.2)  # 1200 x 630, as services that show links want it
+            drawn_as.savefig(picture, format="png", dpi=150, facecolor="white")
     return found
 
 
-def tell(page: Page, place: Path = story.NUMBERS) -> tuple[str, dict[str, str]]:
-    """The page of the story, and its drawings by name; if the record contradicts it or is missing, a note in its place.
+def preview_of(page: str) -> str:
+    """The picture that a link to a page shows in a chat, which cannot show an SVG."""
+    return f"{markup.FIGURES_FOLDER}/{'story' if page == 'story' else 'preview'}.png"
 
-    The story is about the recorded runs alone; `page` is what the note stands on.
+
+def _preview(page: Page) -> Figure:
+    """The climb on the first GPU."""
+    evidence = page.evidence.select_tasks(climb.CLIMB)
+    rows = tables.ladder(evidence)
+    return figures.draw("climb", evidence, rows[rows["platform"].isin([gpu.name for gpu in evidence.gpus[:1]])])
+
+
+def tell(page: Page, place: Path = story.NUMBERS) -> tuple[str, Page]:
+    """The page of the story, as HTML and with its drawings; it is about the recorded runs alone.
+
+    If the record contradicts it or is missing, a note stands in its place, on `page`.
     """
 
-    def made() -> tuple[str, dict[str, str]]:
+    def made() -> tuple[str, Page]:
         runs = {name: Page(load_evidence([RECORDED / name])) for name in story.runs(place)}
         numbers, first = story.fill(runs, place), next(iter(runs.values()))
-        return first.story(lambda: first.article(numbers)), first.drawings
+        gpus = [gpu for each in runs.values() for gpu in each.evidence.gpus]
+        return first.story(lambda: first.article(numbers), gpus), first
 
-    def otherwise(note: str) -> tuple[str, dict[str, str]]:
-        return page.story(lambda: f"<h1>{sections.PAGES['story']}</h1>{notes.note_html(note)}"), {}
+    def otherwise(note: str) -> tuple[str, Page]:
+        return page.story(lambda: f"<h1>{sections.PAGES['story']}</h1>{notes.note_html(note)}"), page
 
     return notes.attempt("Page: story.html", made, otherwise)
 
