@@ -218,7 +218,8 @@ def test_letters_of_the_storys_figures_can_be_read_on_paper(context, story):
     page.emulate_media(media="print")
     # The matrix to the screen leaves out the zoom, which a box has.
     sizes = page.evaluate("""() => [...document.querySelectorAll('figure svg text')]
-        .filter(word => word.textContent.trim() && word.getBoundingClientRect().width && !word.closest('[transform*="rotate"]'))
+        .filter(word => word.textContent.trim() && word.getBoundingClientRect().width)
+        .filter(word => !word.closest('[transform*="rotate"]'))
         .map(word => parseFloat(getComputedStyle(word).fontSize)
             * word.getBoundingClientRect().height / word.getBBox().height)""")
     assert len(sizes) > 100 and min(sizes) * 72 / 96 >= 5  # points
