@@ -327,7 +327,7 @@ class Page:
         missing = [notes.note_html(note) for table, note in self._missing.items() if table not in before]
         return self._html("\n\n".join([text, *missing]))
 
-    def article(self, numbers: Mapping[str, Any]) -> str:
+    def article(self, numbers: dict[str, Any]) -> str:
         """The story with its numbers as HTML; this is the page of the first of its runs."""
         own = {"box": functools.partial(story.box, self), "filling": self.filling}
         language = sections.Language(self.names() | numbers | own)

@@ -33,7 +33,10 @@ def box(page: Any, kernel: str) -> Markup:
     row = rungs[(rungs["kernel"] == kernel) & (rungs["dtype"] == "float")].iloc[0]
     counts = {"requests": "accesses_per_100", "passes": "wavefronts_per_100", "other instructions": "others_per_100"}
     known = [f"{rounded(row[column])} {words}" for words, column in counts.items() if row[column] > 0]
-    return page.steps(row, [], rungs, [("Per 100 multiply-adds", ", ".join(known))])
+    more = [("Per 100 multiply-adds", ", ".join(known))]
+    if not row["bound_gflops"] > 0:  # ncu profiled another variant, so that only the machine code is known
+        more.insert(0, ("Upper bound", f"{rounded(row['ceiling_gflops'] / 1000)} TFLOP/s by its instructions alone"))
+    return page.steps(row, [], rungs, more)
 
 
 def fill(pages: Mapping[str, Any], place: Path = NUMBERS) -> dict[str, Any]:
