@@ -253,7 +253,7 @@ def test_a_sentence_that_cannot_be_made_leaves_the_others(tmp_path):
     each = ("Wrong {{ this.gflops + 'x' }}.", "Right {{ this.gflops }}.", "Empty {{ this.gflops / 0 }}.")
     block = "".join(f"{{% sentence %}}\n{words}\n{{% endsentence %}}\n" for words in each)
     page = render.Page(evidence)
-    words = page.text(f'{{% call(this, last, gpu) rung("naive", "ladder_float") %}}\n{block}{{% endcall %}}')
+    words = page.text(f"{{% set this = row('rungs', kernel='naive') %}}\n{block}")
     assert [note.partition(" cannot")[0] for note in notes.find_notes(words)] == ["Sentence: None:2"]
     assert "Right" in words and "Empty" not in words
     assert page.left_out == [("None:8", "float division by zero")]

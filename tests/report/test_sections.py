@@ -32,7 +32,6 @@ def gpu(tmp_path_factory):
         ("{{ rows('squrae') | length }}", "there is no table 'squrae'; did you mean 'squares'"),
         ("{{ row('tsak3', kernel='naive').time_ms }}", "there is no table 'tsak3'; did you mean 'task3'"),
         ("{% if has('cuonters') %}x{% endif %}", "there is no task or table 'cuonters'; did you mean 'counters'"),
-        ("{% call(a, b, c) rung('tield', 'x') %}x{% endcall %}", "there is no kernel 'tield'; did you mean 'tiled'"),
         ("{{ tiles('tield') }}", "there is no kernel 'tield'; did you mean 'tiled'"),
         ("{{ 1.4 | tmies }}", "No filter named 'tmies'"),
         ("{% if x %}{{ 1.4 | tmies }}{% endif %}", "there is no filter 'tmies'; did you mean 'times'"),

@@ -49,12 +49,12 @@ def _with_block(row):
     return f"`{row['kernel']}`" + (f" with blocks of {row['choice']}" if "×" in row["choice"] else "")
 
 
-def step(evidence: Evidence, rungs: pd.DataFrame, this: pd.Series) -> list[tuple[str, str]]:
+def step(rungs: pd.DataFrame, this: pd.Series) -> list[tuple[str, str]]:
     """The ceiling, the rate and the stall reasons of a rung, as far as known.
 
     The items are (term, words in Markdown).
     """
-    found = [("On", plain_text(evidence.names[this["platform"]]))] if len(evidence.gpus) > 1 else []
+    found = []
     if this["gflops"] <= 1.02 * this["bound_gflops"]:
         words = f"{rounded(this['bound_gflops'] / 1000)}\u00a0TFLOP/s, limited by {this['bound_by']}"
         gain = f"; {times(this['bound_gain'])} that of `{this['before']}`" if pd.notna(this["bound_gain"]) else ""

@@ -189,33 +189,10 @@ class Page:
         row = (first if len(first) else own).iloc[-1]
         return self._tiles(row, idea, title)
 
-    def rung(self, name: str, task: str, caller: Callable) -> Markup:
-        """A rung of a ladder, if it was timed: what it gains on each GPU, and what a section says.
-
-        The block that calls this gets the row of the rung on the first GPU, that of the fastest rung before, and the
-        machine.
-        """
-        rungs = self.rungs(task)
-        own = rungs[rungs["kernel"] == name]
-        if own.empty:
-            return Markup("")
-        first, *others = _rows(own)
-        text = self.steps(first, others, rungs) + _one_line(self._about(first, rungs, caller))
-        return Markup(f"### `{name}`\n\n{text}\n\n")
-
-    def steps(
-        self,
-        row: pd.Series,
-        others: Iterable[pd.Series],
-        rungs: pd.DataFrame,
-        more: Iterable[tuple[str, str]] = (),
-    ) -> Markup:
-        """The ceiling, the rate and the stall reasons of a rung, as far as known, its rate elsewhere, and what more."""
-        steps = [*remarks.step(self.evidence, rungs, row), *more]
-        names = self.evidence.names
-        steps += [(f"On the {names[other['platform']]}", remarks.rate_remark(rungs, other)) for other in others]
-        said = [(term, Markup(self._markdown.renderInline(words))) for term, words in steps]
-        return Markup(f"{pieces().step(said)}\n\n")
+    def steps(self, row: pd.Series, rungs: pd.DataFrame, more: Iterable[tuple[str, str]] = ()) -> Markup:
+        """The ceiling, the rate and the stall reasons of a rung, as far as known, and what more."""
+        said = [(term, Markup(self._markdown.renderInline(words))) for term, words in remarks.step(rungs, row)]
+        return Markup(f"{pieces().step([*said, *more])}\n\n")
 
     def further_tasks(self) -> dict[str, str]:
         """The tasks of the config that no section names: name -> title."""
@@ -304,14 +281,6 @@ class Page:
             return html
 
         return self._piece("Figure: ring", made)
-
-    def _about(self, row: pd.Series, rungs: pd.DataFrame, caller: Callable) -> str:
-        """What a section says of a rung on one platform."""
-        gpu = next(each for each in self.evidence.gpus if each.name == row["platform"])
-        same = climb.same_ladder(rungs, row)
-        last = same[same["kernel"] == row["before"]]
-        machine = Machine(self.evidence, gpu, same)
-        return caller(Row(row), Row(last.iloc[0] if len(last) else pd.Series()), machine)
 
     # ---- From pieces to the page -------------------------------------------------------------------------------------
 
@@ -495,11 +464,6 @@ def _unnamed(names: Iterable[str]) -> list[str]:
     """Those names that no section of the page of tables has in quotation marks."""
     text = "".join((sections.FOLDER / name).read_text(encoding="utf-8") for name in sections.names_of("tables"))
     return [name for name in names if f'"{name}"' not in text]
-
-
-def _one_line(text: str) -> str:
-    """A text in one line, whose numbers keep the hard spaces before their units."""
-    return re.sub(r"[ \n]+", " ", text).strip()
 
 
 def _rows(table: pd.DataFrame) -> list[pd.Series]:

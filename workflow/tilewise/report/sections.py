@@ -42,7 +42,7 @@ PAGES = {"report": "This run", "story": "The story", "assignment": "The assignme
 FOLDERS = {"report": "tables", "assignment": "assignment"}
 #: What sections may call: the methods of this name of `render.Page`.
 NAMES = "beside_recorded claims figure further_figures further_tables further_tasks gpus has kinds machines".split()
-NAMES += "origin published row rows rung several table tiles".split()
+NAMES += "origin published row rows several table tiles".split()
 #: What stays on one line: a number with its unit, and the sides of a shape.
 _STAYS = re.compile(r" (?=%)| (?=TFLOP/s)|(?<=\d) (?=(?:[GT]B/s|MHz|ms|J|W)\b)|(?<=\d) × (?=\d)|(?<=\bn) = (?=\d)")
 
@@ -265,7 +265,6 @@ def _known(kernels: Mapping[str, Kernel], tasks: Collection[str]) -> dict[str, t
         "machines": of_tasks,
         "row": of_tables,
         "rows": of_tables,
-        "rung": of_kernels,
         "table": of_tables,
         "tiles": of_kernels,
     }
@@ -275,7 +274,7 @@ def _wrong(call: nodes.Call, columns: Collection[str], known: Mapping[str, tuple
     """What a call names that does not exist, in words; "" if all of it does."""
     called = call.node
     if isinstance(called, nodes.Name):
-        if called.name not in {*NAMES, "ceil_div", "caller"}:
+        if called.name not in {*NAMES, "ceil_div"}:
             return f"function '{called.name}'; {suggest_name(called.name, NAMES)}"
         if called.name in known:
             what, names = known[called.name]
@@ -285,7 +284,7 @@ def _wrong(call: nodes.Call, columns: Collection[str], known: Mapping[str, tuple
                 (f"{what} '{name}'; {suggest_name(name, sorted(names))}" for name in first if name not in names), ""
             )
     if isinstance(called, nodes.Getattr):
-        if called.attr not in {*QUERIES, "of", "items", "known", "peak"}:
+        if called.attr not in {*QUERIES, "items", "known", "peak"}:
             return f"function '{called.attr}'; {suggest_name(called.attr, QUERIES)}"
         wrong = [each.key for each in call.kwargs if each.key not in columns]
         if wrong:
@@ -318,9 +317,9 @@ class Row:
 class Machine:
     """A platform that sentences ask: `gpu.time(kernel="naive")`. It has the functions of claims, without ranges."""
 
-    def __init__(self, evidence: Evidence, platform: Platform, rungs: pd.DataFrame | None = None) -> None:
+    def __init__(self, evidence: Evidence, platform: Platform) -> None:
         self._functions = ClaimsMachine(evidence, platform).functions()
-        self._name, self._rungs = evidence.names[platform.name], rungs
+        self._name = evidence.names[platform.name]
         self.cpu = platform.device.cpu["name"]
         self.name, self.device = platform.name, Row(platform.device.gpu or {})
         self._peaks = (platform.device.gpu or {}).get("peak_gflops") or {}
@@ -342,10 +341,3 @@ class Machine:
     def peak(self, dtype: str) -> float | None:
         """The rate in GFLOP/s of the multiply-add units at the highest clock, if the driver has it."""
         return self._peaks.get(dtype)
-
-    def of(self, kernel: str) -> Row:
-        """The row of another rung of the same ladder."""
-        rows = self._rungs[self._rungs["kernel"] == kernel] if self._rungs is not None else pd.DataFrame()
-        if rows.empty:
-            raise Untestable(f"{kernel} was not timed")
-        return Row(rows.iloc[-1])

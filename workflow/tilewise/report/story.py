@@ -36,7 +36,7 @@ def box(page: Any, kernel: str) -> Markup:
     more = [("Per 100 multiply-adds", ", ".join(known))]
     if not row["bound_gflops"] > 0:  # ncu profiled another variant, so that only the machine code is known
         more.insert(0, ("Upper bound", f"{rounded(row['ceiling_gflops'] / 1000)} TFLOP/s by its instructions alone"))
-    return page.steps(row, [], rungs, more)
+    return page.steps(row, rungs, more)
 
 
 def fill(pages: Mapping[str, Any], place: Path = NUMBERS) -> dict[str, Any]:
