@@ -448,47 +448,6 @@ def test_arithmetic_allows_what_the_tightest_count_does(rungs, ncu, page):
     assert top == ["because the queue to shared memory is full", 15.57]
 
 
-def test_the_assignments_questions_are_answered(recorded):
-    """Every number follows from the recorded files alone."""
-    said = section(recorded, "assignment/00-assignment.md")
-    rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
-    rows = rows[rows["status"] == "ok"]
-    cube = rows[(rows["n"] == 8192) & (rows["p"] == 8192) & (rows["m"] == 8192)]
-    cube = cube[~(cube["run_high_ms"] > 1.25 * cube["time_ms"])]
-    best = {name: part["time_ms"].min() for name, part in cube.groupby(["task", "kernel", "dtype"])}
-    loop = best["cpu", "kij", "float"] / best["task1a", "naive", "float"]
-    assert f"{rounded(loop, 'x')}× as long" in said
-    rate = rounded(2 * 8192**3 / best["task1a", "naive", "float"] / 1e9)
-    assert f"a block of 512 × 2 is best, with {rate} TFLOP/s; of the six blocks that source a tried, 128 × 8." in said
-    longer = 100 * (best["task1b", "naive", "double"] / best["task1a", "naive", "float"] - 1)
-    assert f"{longer:.0f} % longer, each type with its best block (512 × 2 for both)" in said
-    assert "units for double are 13 % busy" in said
-    gain = best["task1a", "naive", "float"] / best["task2a", "tiled", "float"]
-    assert f"width 32 is best, and {rounded(gain, 'x')}× as fast as the best naive kernel." in said
-    gain = best["task1b", "naive", "double"] / best["task2b", "tiled", "double"]
-    assert f"{rounded(gain, 'x')}× as fast as the best naive kernel in double" in said
-    tiles = cube[(cube["task"] == "task3") & (cube["kernel"] == "multi_tile") & (cube["dtype"] == "float")]
-    tiles = tiles[tiles["tile"] == 32].set_index("ntb")["time_ms"]
-    assert tiles.idxmin() == 32 and f"{rounded(100 * (tiles[7] / tiles.min() - 1), '%')} % longer" in said
-    assert (
-        "best count is 32 with tiles of 32" in said
-        and f"{rounded(tiles[1] / tiles.min(), 'x')}× as fast as one" in said
-    )
-    assert "take 111 passes instead of 158" in said and "95 % busy instead of 82" in said
-    odd = rows[(rows["task"] == "task4") & (rows["n"] == 1100) & (rows["dtype"] == "float")].set_index("kernel")
-    assert f"takes {rounded(odd.loc['multi_tile', 'time_ms'])} ms" in said
-    facts = recorded.facts | {name: recorded.facts[name].head(0) for name in ("counters", "traffic")}
-    nothing = dataclasses.replace(recorded, gpu=recorded.gpu.head(0), facts=facts)
-    without = section(nothing, "assignment/00-assignment.md")
-    assert without.endswith("No GPU has timed the tasks of the assignment, in this run or in a recorded one.")
-
-
-def test_the_best_block_is_told_without_medians(recorded):
-    name = "assignment/00-assignment.md"
-    said = section(recorded, name, naive_blocks=timings.largest_square(climb.climb(recorded, "task1a")).head(0))
-    assert "cannot be made" not in said and "The median of" not in said and " is best, with " in said
-
-
 def test_small_products_turn_in_a_batch(recorded):
     rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
     rows = rows[(rows["task"] == "ladder_float") & (rows["n"] == 1024) & (rows["m"] == 1024) & (rows["p"] == 1024)]
@@ -539,14 +498,12 @@ def test_a_dip_of_the_sources_kernel_is_one_of_occupancy(recorded):
     cube = points(task="task3", dtype="float", tile=32, ntb=[6, 7, 8], n=8192, p=8192, m=8192)
     cube = cube.set_index(["kernel", "ntb"])["time_ms"]
     assert cube["multi_tile_unbounded", 7] > cube["multi_tile_unbounded", 6] > cube["multi_tile_unbounded", 8]
-    for name in ("tables/03-several-tiles.md", "assignment/00-assignment.md"):
-        assert "40 registers" in section(recorded, name)
+    assert "40 registers" in section(recorded, "tables/03-several-tiles.md")
     times = [rounded(cube[name, 7]) for name in ("multi_tile_unbounded", "multi_tile")]
     assert f"the time falls from {times[0]} to {times[1]} ms" in section(recorded, "tables/03-several-tiles.md")
     same = recorded.facts["occupancy"].assign(active_blocks=2)
     alike = dataclasses.replace(recorded, facts=recorded.facts | {"occupancy": same})
-    for name in ("tables/03-several-tiles.md", "assignment/00-assignment.md"):
-        assert "40 registers" not in section(alike, name)
+    assert "40 registers" not in section(alike, "tables/03-several-tiles.md")
 
 
 def test_cards_of_the_model_differ_by_less_than_the_rungs(recorded):
@@ -677,10 +634,6 @@ def test_times_of_the_host_are_told_as_those_of_its_cpu(recorded):
     said = section(recorded, "tables/15-cpu.md")
     assert f"takes {narrow} s if C is 8192 × 1024, which is 32 MiB, and {wide} s if C is 8192 × 8192" in said
     assert "H200" not in said
-    task = section(recorded, "assignment/00-assignment.md")
-    odd = points(dtype="float", n=1100, p=1100, m=1100).set_index(["task", "kernel"])["time_ms"]
-    assert f"takes {rounded(odd['cpu', 'kij'] / odd['task4', 'multi_tile'], 'x')}× as long" in task
-    assert "with an error of 5.95e-07 in the Frobenius norm" in task
 
 
 def test_what_leaves_the_loop_of_tma_ring(recorded):

@@ -26,7 +26,7 @@ from tilewise.evidence import Evidence, Platform, load_evidence
 from tilewise.explain import climb, provenance, quantities, timings
 from tilewise.explain.tiling import tiling
 from tilewise.files import write_json
-from tilewise.report import claims, figures, headings, markup, notes, remarks, sections, tables
+from tilewise.report import beside, claims, figures, headings, markup, notes, remarks, sections, tables
 from tilewise.report.drawings import pieces
 from tilewise.report.sections import Machine, Row
 from tilewise.report.template_context import FIGURES, LAYOUTS, TABLES
@@ -43,12 +43,21 @@ _TITLE, _FIRST_WORDS = r"<h1[^>]*>(.*?)<a ", r"<p>(.*?)</p>"
 class Page:
     """The functions of sections, and the page made of them.
 
-    `both` is the evidence that also has recorded platforms to compare with, and `drawn` the folder of the tasks'
-    figures, if they are drawn already. `left_out` has the place of every sentence that was left out, and the reason.
+    `both` is the evidence that also has recorded platforms to compare with, `drawn` the folder of the tasks' figures,
+    if they are drawn already, and `sides` are the runs that stand side by side; without `answers` those of the
+    assignment are left out. `left_out` has the place of every sentence that was left out, and the reason.
     """
 
-    def __init__(self, evidence: Evidence, both: Evidence | None = None, drawn: Path | str | None = None) -> None:
+    def __init__(
+        self,
+        evidence: Evidence,
+        both: Evidence | None = None,
+        drawn: Path | str | None = None,
+        sides: beside.Sides | None = None,
+        answers: bool = True,
+    ) -> None:
         self.evidence, self.both, self.drawn = evidence, both or evidence, drawn
+        self.sides, self.answers = sides or beside.Sides(None, evidence), answers
         self.tasks: dict[str, Any] = evidence.config["tasks"]
         self.drawings: dict[str, str] = {}
         self._begin()
@@ -63,6 +72,7 @@ class Page:
     def names(self) -> dict[str, Any]:
         """The names that sections may use."""
         return {name: getattr(self, name) for name in sections.NAMES} | {
+            "answers": self.answers,
             "ceil_div": ceil_div,
             "Verdict": claims.Verdict,
             "nearly": quantities.NEARLY,
@@ -176,6 +186,49 @@ class Page:
             return markup.table_html(found, layout or None, words, evidence, hidden, anchor, number)
 
         return self._piece(f"Table: {title}", made)
+
+    def beside(
+        self,
+        name: str,
+        title: str,
+        caption: str = "",
+        first: str = "size",
+        key: str = "",
+        blank: str = "",
+        errors: bool = False,
+        **where: Any,
+    ) -> Markup:
+        """The numbers of a task: the source's, the recorded ones and those of this run, of rows with the given values.
+
+        A row is a product with its best choice, or with a `key` each choice of it, which then names the table. With
+        `errors`, they stand in place of rates.
+        """
+        anchor = f"{name}-{key}" if key else name
+        return self._beside(
+            title, caption, anchor, lambda: beside.rows(name, self.sides, where, key, errors), first, blank
+        )
+
+    def largest_products(self, title: str, caption: str = "", blank: str = "") -> Markup:
+        """The largest n of the source, the recorded runs and this run, and what was timed there."""
+        return self._beside(title, caption, "largest-n", lambda: beside.largest_products(self.sides), "quantity", blank)
+
+    def _beside(
+        self, title: str, caption: str, anchor: str, find: Callable[[], pd.DataFrame], first: str, blank: str
+    ) -> Markup:
+        def made() -> str:
+            found = find()
+            number = pieces().number("Table", f"table-{anchor}", next(self._numbers["Table"]))
+            link = markup.csv_link(beside.tidy(found, self.sides), f"{anchor}-beside")
+            words = f"{number} {self._caption(title, caption)} {link}"
+            return beside.html(found, self.sides, first, words, anchor, blank)
+
+        return self._piece(f"Table: {title}", made)
+
+    def verdicts_on(self, *names: str) -> Markup:
+        """The verdicts on some claims, on the first machine with times."""
+        platform = self.evidence.readers[0].name
+        own = self.verdicts[self.verdicts["platform"] == platform]
+        return self._piece("Claims", lambda: markup.verdicts_html(own, names))
 
     def claims(self) -> Markup:
         """The verdicts on the published claims: marks, and a table of all."""
@@ -349,12 +402,17 @@ class Page:
         self._begin()
         loader = Environment(loader=FileSystemLoader(TEMPLATE.parent), trim_blocks=True, lstrip_blocks=True)
         parts = [self.section(name) for name in sections.names_of(page)]
-        options = {"page": page, "pages": sections.PAGES, "sections": parts, "headings": self.headings}
+        options = {
+            "page": page,
+            "pages": sections.PAGES if self.answers else {},
+            "sections": parts,
+            "headings": self.headings,
+        }
         title, words = (re.search(pattern, parts[0], re.DOTALL) for pattern in (_TITLE, _FIRST_WORDS))
         options |= {"title": _plain(title[1]) if title else "", "description": _plain(words[1]) if words else ""}
         options |= {
             "preview": PREVIEW,
-            "datatables": _datatables() if any("sortable" in each for each in parts) else "",
+            "datatables": _datatables() if any("data-table=" in each for each in parts) else "",
         }
         return loader.get_template(TEMPLATE.name).render(**options)
 
@@ -375,7 +433,14 @@ def load(folders: Iterable[Path | str] | None = None, recorded: Path | str = REC
     evidence = load_evidence(folders, recorded=recorded)
     alone = len(evidence.gpus) == 1 and not evidence.gpus[0].recorded
     both = load_evidence(folders, recorded=recorded, beside=True) if alone else evidence
-    return Page(evidence, both, **options)
+    return Page(evidence, both, sides=beside.Sides(beside.load_record(Path(recorded)), evidence), **options)
+
+
+def assignment(sides: beside.Sides, answers: bool = True) -> Page:
+    """The page of source a's assignment, whose answers are those of the recorded runs, if there are any."""
+    evidence = sides.record or sides.own
+    assert evidence is not None
+    return Page(evidence, sides=sides, answers=answers)
 
 
 def render(
@@ -391,7 +456,8 @@ def render(
     figures of the tasks, if they are drawn already.
     """
     page = load([Path(folder) for folder in folders], recorded, drawn=drawn)
-    texts = {Path(output).with_name(f"{name}.html"): page.html(name) for name in sections.PAGES}
+    asked = {"assignment": assignment(page.sides)}
+    texts = {Path(output).with_name(f"{name}.html"): asked.get(name, page).html(name) for name in sections.PAGES}
     found = list(dict.fromkeys(note for text in texts.values() for note in notes.find_notes(text)))
     for place, reason in page.left_out:
         logging.getLogger("tilewise").info("report/sections/%s: left out: %s", place, reason)
@@ -403,19 +469,36 @@ def render(
     return found
 
 
+def write_assignment(output: Path | str, answers: bool, recorded: Path = RECORDED) -> None:
+    """Write the page of source a's assignment from the recorded runs alone, with or without answers.
+
+    Without answers it stands alone, without links to other pages. Raises UserError if there is no recorded run.
+    """
+    record = beside.load_record(recorded)
+    if record is None:
+        raise UserError(f"{recorded}: there is no recorded run, whose numbers the page shows; use a whole clone")
+    text = assignment(beside.Sides(record, None), answers).html("assignment")
+    with atomic_path(output) as file:
+        file.write_text(text, encoding="utf-8")
+
+
 def write(texts: Mapping[Path, str], drawn: Mapping[str, str]) -> None:
-    """Write pages of one folder, and their figures as files beside them; those of older pages are removed."""
-    beside = next(iter(texts)).parent / markup.FIGURES_FOLDER
+    """Write pages of one folder, and beside them their figures and tables as files; older ones are removed."""
+    folder = next(iter(texts)).parent / markup.FIGURES_FOLDER
     drawings = _in_colour(drawn, TEMPLATE.with_name("style.css").read_text(encoding="utf-8"))
     with contextlib.ExitStack() as pages:  # they appear when their figures are there
         for output, text in texts.items():
             pages.enter_context(atomic_path(output)).write_text(text, encoding="utf-8")
-        beside.mkdir(exist_ok=True)
+        folder.mkdir(exist_ok=True)
         for name, drawing in drawings.items():
-            with atomic_path(beside / f"{name}.svg") as figure:
+            with atomic_path(folder / f"{name}.svg") as figure:
                 figure.write_text(drawing, encoding="utf-8")
-        for old in beside.glob("*.svg"):
-            if old.stem not in drawings:
+        tables_of = {name: table for text in texts.values() for name, table in markup.packed_files(text).items()}
+        for name, table in tables_of.items():
+            with atomic_path(folder / name) as file:
+                file.write_text(table, encoding="utf-8")
+        for old in (*folder.glob("*.svg"), *folder.glob("*.csv")):
+            if old.stem not in drawings and old.name not in tables_of:
                 old.unlink()
 
 

@@ -40,8 +40,10 @@ FOLDER = ROOT / "report" / "sections"
 #: The pages, each made from the sections in the folder of its name: name -> title.
 PAGES = {"report": "The story", "tables": "All tables and figures", "assignment": "The assignment"}
 #: What sections may call: the methods of this name of `render.Page`.
-NAMES = "beside_recorded claims counted figure further_figures further_tables further_tasks gpus has kinds".split()
-NAMES += "machines origin other_rungs published row rows rung several table tiles".split()
+NAMES = (
+    "beside beside_recorded claims counted figure further_figures further_tables further_tasks gpus has kinds".split()
+)
+NAMES += "largest_products machines origin other_rungs published row rows rung several table tiles verdicts_on".split()
 #: What stays on one line: a number with its unit, and the sides of a shape.
 _STAYS = re.compile(r" (?=%)| (?=TFLOP/s)|(?<=\d) (?=(?:[GT]B/s|MHz|ms|J|W)\b)|(?<=\d) × (?=\d)")
 
@@ -253,6 +255,7 @@ def _known(kernels: Mapping[str, Kernel], tasks: Collection[str]) -> dict[str, t
     of_tasks, of_kernels = ("task", tasks), ("kernel", kernels)
     of_tables = ("table", {*tasks, *TABLES})
     return {
+        "beside": of_tasks,
         "figure": ("figure", {*tasks, *SPECS["study"], *FIGURES}),
         "gpus": of_tasks,
         "has": ("task or table", {*tasks, *TABLES, *FACTS, *WHOLE}),
