@@ -6,9 +6,10 @@ compared, `rows` finds their numbers, `html` shows them.
 
 import html as text
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import pandas as pd
@@ -18,11 +19,11 @@ from tilewise import RECORDED, checksums
 from tilewise.evidence import Evidence, load_evidence
 from tilewise.explain import sizes
 from tilewise.explain.number_format import plus_minus, rounded
-from tilewise.explain.timings import chosen_columns, range_percent
+from tilewise.explain.timings import range_percent
 from tilewise.files import read_json
 from tilewise.report import tables
 from tilewise.report.drawings import pieces
-from tilewise.study.columns import SHAPE
+from tilewise.study.columns import COLUMNS, SHAPE
 from tilewise.study.status import Status
 
 #: The side of the source whose assignment the tasks repeat, and its heading.
@@ -97,19 +98,38 @@ def rows(task: str, sides: Sides, where: Mapping[str, Any], key: str = "", error
     with a `key`, such as ntb, each choice is a case. With `errors`, they are noted in place of rates. A kernel that a
     run only emulated has the status of its verification.
     """
-    found, keys = [_published(task, sides, where, bool(key))], [key] if key and key != "block" else []
+    keys, found, verified = [key] if key and key != "block" else [], [], []
     for side, evidence in sides.runs():
-        table = _matching(_of_run(task, evidence, bool(key)), where)
-        table = table[table["platform"].isin([each.name for each in evidence.platforms])]
-        noted = "error " + table["relative_error"].map("{:.1e}".format) if errors else None
-        found.append(table.assign(side=side + " " + table["platform"], note=noted))
-    found = [each.reindex(columns=[*CASE, *keys, "side", *SHOWN]) for each in found if len(each)]
-    table = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=[*CASE, *keys, "side", *SHOWN])
+        for prefix, collected in (
+            (_timed(task, evidence, bool(key)), found),
+            (_emulated(task, evidence, keys), verified),
+        ):
+            table = _matching(prefix, where)
+            table = table[table["platform"].isin([each.name for each in evidence.platforms])]
+            noted = table["relative_error"].map(lambda error: f"error {error:.1e}") if errors else None
+            collected.append(table.assign(side=side + " " + table["platform"], note=noted))
+    kernels = {name for table in (*found, *verified) for name in table["kernel"]}
+    source = _published(task, sides, where, bool(key))
+    found.append(source[source["kernel"].isin(kernels)])
+    columns = [*CASE, *keys, "side", *SHOWN]
+    table, emulated = (_joined(each, columns) for each in (found, verified))
+    if table["time_ms"].notna().any():  # the emulator's sizes are its own
+        cases = table.drop_duplicates([*CASE, *keys, *(["choice"] if key else [])])
+        alike = [*CASE[:2], *keys]
+        emulated = emulated.drop(columns=[*SHAPE, "choice"]).drop_duplicates([*alike, "side"])
+        emulated = cases[[*CASE, *keys, "choice"]].merge(emulated, on=alike)
+    table = _joined([table, emulated], columns)
     if key:
         table = table.assign(label=table[keys[0] if keys else "choice"], choice="")
         width = pd.to_numeric(table["label"].astype(str).str.extract(r"^(\d+)", expand=False))
         return table.loc[width.sort_values(kind="stable").index].reset_index(drop=True)
     return table.assign(label=[size_text(row) for row in table.to_dict("records")])
+
+
+def _joined(tables_of: Iterable[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
+    """The rows of several tables in these columns."""
+    found = [each.reindex(columns=columns) for each in tables_of if len(each)]
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=columns)
 
 
 def largest_products(sides: Sides) -> pd.DataFrame:
@@ -130,6 +150,35 @@ def largest_products(sides: Sides) -> pd.DataFrame:
     return pd.DataFrame(found).reindex(columns=["label", *CASE, "side", *SHOWN])
 
 
+def facts(task: str, sides: Sides, label: str, value: str, note: str, where: Mapping[str, Any]) -> pd.DataFrame:
+    """The rows of a method's table on all sides, in the columns of `rows`.
+
+    `label` and `note` are words with {columns}; `value` is the column of the number that a cell shows.
+    """
+    found = []
+    for side, evidence in sides.runs():
+        if task not in evidence.config["tasks"]:
+            continue
+        table = _matching(tables.task(task, evidence), where)
+        table = table[table["platform"].isin([each.name for each in evidence.platforms])]
+        records = table.to_dict("records")
+        words = {"label": [_filled(label, row) for row in records], "note": [_filled(note, row) for row in records]}
+        found.append(table.assign(side=side + " " + table["platform"], shown=table[value], **words))
+    columns = ["label", *CASE, "side", *SHOWN]
+    kept = [each.assign(value=each["shown"], time_ms=None).reindex(columns=columns) for each in found if len(each)]
+    table = pd.concat(kept, ignore_index=True) if kept else pd.DataFrame(columns=columns)
+    return table.assign(kernel="", dtype="", unit=COLUMNS[value].unit if value in COLUMNS else "")
+
+
+def _filled(words: str, row: Mapping[str, Any]) -> str:
+    """Words with the values of a row, numbers rounded; empty if one of them is not known."""
+    names = [name for _, name, _, _ in Formatter().parse(words) if name]
+    if any(pd.isna(row[name]) for name in names):
+        return ""
+    plain = {name: row[name] if isinstance(row[name], str | bool) else rounded(row[name]) for name in names}
+    return words.format_map({name: str(each).replace("_", " ") for name, each in plain.items()})
+
+
 def _largest_of(probes: pd.DataFrame) -> list[dict[str, Any]]:
     """The sizes of a platform, the product of source a's n, and the largest product that was timed of each kernel."""
     found = [{"label": label, "value": probes[column].iloc[0]} for column, label in _SIZES.values() if len(probes)]
@@ -146,20 +195,20 @@ def _product(label: str, n: float, time_ms: float) -> dict[str, Any]:
     return {"label": label, "time_ms": time_ms, "gflops": 2e-6 * float(n) ** 3 / time_ms, "status": Status.OK}
 
 
-def _of_run(task: str, evidence: Evidence, every: bool) -> pd.DataFrame:
-    """A task's rows of a run: what was timed, and what the emulator verified."""
+def _timed(task: str, evidence: Evidence, every: bool) -> pd.DataFrame:
+    """A task's rows of a run on GPUs and CPUs: the best of each case, or every choice."""
     own = evidence.select_tasks(task)
-    timed = pd.concat([own.gpu, own.cpu], ignore_index=True)
-    layout = tables.sweep if every else tables.winners
-    found = layout(timed, evidence) if len(timed) else timed.assign(choice="")
-    found = found.assign(range_percent=range_percent(found))
-    emulated = own.emulated[~own.emulated["kernel"].isin(evidence.libraries)]
-    if emulated.empty:
-        return found
-    right_last = emulated.sort_values("status", key=lambda status: status == Status.OK, kind="stable")
-    verified = right_last.drop_duplicates(["platform", *CASE, *(chosen_columns(evidence) if every else [])])
-    shown = tables.sweep(verified, evidence) if every else verified.assign(choice="")
-    return pd.concat([found, shown.assign(time_ms=None, gflops=None)], ignore_index=True)
+    rows = pd.concat([own.gpu, own.cpu], ignore_index=True)
+    found = (tables.sweep if every else tables.winners)(rows, evidence) if len(rows) else rows
+    return found.assign(range_percent=range_percent(found))
+
+
+def _emulated(task: str, evidence: Evidence, keys: list[str]) -> pd.DataFrame:
+    """What the emulator says of a task's kernels: a row per platform, kernel, type and choice, a wrong one first."""
+    rows = evidence.select_tasks(task).emulated
+    rows = rows[~rows["kernel"].isin(evidence.libraries)]
+    right_last = rows.sort_values("status", key=lambda status: status == Status.OK, kind="stable")
+    return right_last.drop_duplicates(["platform", *CASE[:2], *keys]).assign(time_ms=None, gflops=None)
 
 
 def _published(task: str, sides: Sides, where: Mapping[str, Any], every: bool) -> pd.DataFrame:
@@ -174,7 +223,7 @@ def _published(task: str, sides: Sides, where: Mapping[str, Any], every: bool) -
         if not every:
             found = found.sort_values("time_ms", kind="stable").drop_duplicates(CASE).sort_index()
         return found.drop(columns=["value", "note"]).assign(status=Status.OK)
-    return pd.DataFrame()
+    return pd.DataFrame({"kernel": []})
 
 
 def _choice(row: Mapping[str, Any]) -> str:
@@ -206,7 +255,7 @@ def html(table: pd.DataFrame, sides: Sides, first: str, caption: str, name: str,
     lines = []
     for _, own in table.groupby(by, sort=False):
         cells = own.drop_duplicates("side").set_index("side")
-        line = [("words", text.escape(str(own.iloc[0][each]))) for each in by]
+        line: list[tuple[str, object]] = [("words", str(own.iloc[0][each])) for each in by]
         line += [("side", Markup(_cell(cells.loc[side] if side in cells.index else None))) for side in shown]
         lines.append(("", "", line + [("blank", "")] * bool(blank)))
     headings = [("words", {"dtype": "type", "label": first}.get(each, each)) for each in by]
@@ -221,7 +270,10 @@ def _cell(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return '<span class="none">–</span>'
     if pd.notna(row["value"]):
-        return f"<b>{rounded(row['value'])}</b>"
+        unit = row.get("unit") or ""
+        note = f" <small>{text.escape(str(row['note']))}</small>" if pd.notna(row["note"]) and row["note"] else ""
+        value = row["value"] if isinstance(row["value"], str) else rounded(row["value"], unit)
+        return f"<b>{text.escape(f'{value} {unit}'.strip())}</b>{note}"
     if pd.isna(row["time_ms"]):
         kind, words = ("verdict yes", VERIFIED) if row["status"] == Status.OK else ("status", str(row["status"]))
         return f'<span class="{kind}">{text.escape(words)}</span>'

@@ -32,7 +32,7 @@ from tilewise.study.status import Accuracy, Status
 #: The folder beside the page with its figures and tables, one file each; with scripts, a link takes the page's own.
 FIGURES_FOLDER = "figures"
 #: A larger drawing, in bytes of SVG or in pixels of height, is folded.
-LARGE_DRAWING, TALL_DRAWING = 45_000, 1000
+LARGE_DRAWING, TALL_DRAWING = 33_000, 700
 #: A table of more rows is folded to the rows that matter.
 MOST_ROWS = 15
 _MISSING = "–"
@@ -229,15 +229,18 @@ def table_html(
     hide: Collection[str] = (),
     name: str = "",
     number: int | None = None,
+    folded: bool = False,
 ) -> str:
     """A table as HTML with its number and caption; if it is long, the rows that matter, then all of them in a fold.
+
+    A `folded` one is the fold alone.
 
     `layout` is the name of one in tables.yaml, or None for all columns of the table. `caption` is HTML that begins with
     a title in <b>. A platform column with a single platform and columns without any entry are left out. What a machine
     without a GPU says of the GPU's kernels is in the fold only. `name` is that of the anchor and of the CSV file
     (default: from the title).
     """
-    name = name or _name(caption)
+    name = name or name_of(caption)
     machine = evidence.machine if evidence else lambda platform, kernel: platform
     columns = _said(headings.make_headings(layout, table), table, hide, bool(layout))
     own = own_rows(table, evidence) if evidence else pd.Series(False, table.index)
@@ -248,10 +251,11 @@ def table_html(
         brief.pop("emulator", None)
     first = _Table(few, brief, machine, layout is None)
     link = csv_link(table[list(columns)], name)
-    parts = [first.html(f"{pieces().number('Table', f'table-{name}', number)} {caption} {link}")]
-    if len(few) < len(table) or set(columns) - set(brief) - {"platform"}:
+    words = f"{pieces().number('Table', f'table-{name}', number)} {caption} {link}"
+    parts = [f'<p class="caption">{words}</p>' if folded else first.html(words)]
+    if folded or len(few) < len(table) or set(columns) - set(brief) - {"platform"}:
         whole = _Table(table, columns, machine, layout is None)
-        said = f"All {len(table)} rows and columns" if len(few) < len(table) else "All columns"
+        said = f"All {len(table)} rows and columns" if folded or len(few) < len(table) else "All columns"
         parts.append(pieces().fold(f"{said}: sort, search, filter", whole.packed(f"{_title_of(caption)}: all rows")))
     kind = "exhibit narrow" if layout and len(brief) <= _NARROW and not _LONG_TEXT & set(brief) else "exhibit"
     return f'<div class="{kind}" id="table-{name}">{"".join(parts)}</div>'
@@ -275,7 +279,8 @@ def _title_of(caption: str) -> str:
     return caption.split("</b>")[0].removeprefix("<b>").strip(" .")
 
 
-def _name(caption: str) -> str:
+def name_of(caption: str) -> str:
+    """The anchor of a table or figure, from its title."""
     return re.sub(r"\W+", "-", html.unescape(_title_of(caption))).strip("-").lower()
 
 
@@ -350,12 +355,12 @@ def _strip(own: pd.DataFrame, evidence: Evidence) -> str:
 def missing_html(missing: str, title: str, name: str = "") -> str:
     """A sentence, without a number, in place of a figure that shows nothing."""
     words = notes.note_html(missing) if notes.is_note(missing) else html.escape(missing)
-    return f'<p class="none" id="figure-{name or _name(title)}"><b>{html.escape(title)}.</b> {words}</p>'
+    return f'<p class="none" id="figure-{name or name_of(title)}"><b>{html.escape(title)}.</b> {words}</p>'
 
 
 def figure_html(drawing: str, caption: str, name: str, number: int) -> tuple[str, str, str]:
     """HTML of a figure that `figures.svg` made; its name; the drawing alone."""
-    name = name or _name(caption)
+    name = name or name_of(caption)
     drawing = figures.inline(drawing, name, _words(_title_of(caption)), _words(caption))
     return _framed(drawing, caption, name, number, folded=_is_large(drawing)), name, drawing
 

@@ -24,9 +24,10 @@ from kernelscope.files import atomic_path
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import Evidence, Platform, load_evidence
 from tilewise.explain import climb, provenance, quantities, timings
+from tilewise.explain.number_format import rounded
 from tilewise.explain.tiling import tiling
 from tilewise.files import write_json
-from tilewise.report import beside, claims, figures, headings, markup, notes, remarks, sections, tables
+from tilewise.report import beside, claims, figures, headings, headlines, markup, notes, remarks, sections, tables
 from tilewise.report.drawings import pieces
 from tilewise.report.sections import Machine, Row
 from tilewise.report.template_context import FIGURES, LAYOUTS, TABLES
@@ -135,6 +136,17 @@ class Page:
         """Whether ncu counted what rungs execute."""
         return bool(self.rungs()["executed_each"].notna().any())
 
+    def minimum_s(self) -> float:
+        """The time in s after which the measurement of a steady point ends."""
+        return self.evidence.config["timing"]["min_time_s"]
+
+    def overheads(self) -> list[str]:
+        """The overhead in isolated times, in words for each GPU on which it was measured."""
+        return [
+            f"{rounded(overhead)} µs of each isolated time on {notes.plain_text(self.evidence.labels[name])} are overhead."
+            for name, overhead in provenance.overheads(self.evidence.everyone).items()
+        ]
+
     def several(self) -> bool:
         """Whether there are GPUs to compare."""
         return len(self.both.gpus) > 1
@@ -159,31 +171,22 @@ class Page:
         anchor = name if name in (*self.tasks, "climb", "rungs") else ""
         return self._piece(f"Figure: {title}", lambda: self._framed(draw(), title, caption, name, anchor))
 
-    def table(
-        self, name: str, title: str, caption: str = "", layout: str = "", rows: str = "", hide: str = ""
-    ) -> Markup:
-        """The table of a task or of TABLES, with its caption in Markdown.
-
-        `hide` has columns to leave out, "parameters" for those of kernels; `rows` may be "largest".
-        """
+    def table(self, name: str, title: str, caption: str = "", layout: str = "", folded: bool = False) -> Markup:
+        """The table of a task or of TABLES, with its caption in Markdown; a `folded` one is only its fold."""
         if name in TABLES:
             evidence = self.both if name == "platforms" else self.evidence
             layout, anchor = LAYOUTS.get(name, name), ""
         elif name in self.tasks:
             evidence, layout, anchor = self.evidence, layout or self.evidence.method(name), name
         else:
-            return Markup(f"*The config of this run has no task `{name}`.*")
+            return Markup("")
 
         def made() -> str:
-            found = timings.largest(self.frame(name)) if rows else self.frame(name)
-            words = self._caption(title, caption)
-            if anchor:
-                words = " ".join(filter(None, (words, remarks.overhead(found, self.evidence))))
-            hidden = hide.replace("parameters", " ".join(self.evidence.parameters)).split()
-            if name == "failures" and not (found["points"] > 1).any():
-                hidden.append("points")
+            found = self.frame(name)
+            hidden = ["points"] if name == "failures" and not (found["points"] > 1).any() else []
             number = next(self._numbers["Table"])
-            return markup.table_html(found, layout or None, words, evidence, hidden, anchor, number)
+            words = self._caption(title, caption)
+            return markup.table_html(found, layout or None, words, evidence, hidden, anchor, number, folded)
 
         return self._piece(f"Table: {title}", made)
 
@@ -203,24 +206,47 @@ class Page:
         A row is a product with its best choice, or with a `key` each choice of it, which then names the table. With
         `errors`, they stand in place of rates.
         """
-        anchor = f"{name}-{key}" if key else name
-        return self._beside(
-            title, caption, anchor, lambda: beside.rows(name, self.sides, where, key, errors), first, blank
+        return self._beside(title, caption, lambda: beside.rows(name, self.sides, where, key, errors), first, blank)
+
+    def facts(
+        self, name: str, title: str, caption: str = "", label: str = "", value: str = "", note: str = "", **where: Any
+    ) -> Markup:
+        """A method's table of a task, the recorded runs and this run side by side; see `beside.facts`."""
+        return self._beside(title, caption, lambda: beside.facts(name, self.sides, label, value, note, where), "", "")
+
+    def five_numbers(self, title: str, caption: str = "") -> Markup:
+        """The headline numbers of this run beside those of the source and the record."""
+        return self._beside(title, caption, lambda: headlines.five_numbers(self.sides), "float", "")
+
+    def what_ran(self) -> list[dict[str, Any]]:
+        """What this run measured, and what was not right, for each of its machines."""
+        return notes.attempt("Text: what ran", lambda: headlines.what_ran(self.sides), lambda note: [])
+
+    def speedups(self, title: str, caption: str = "") -> Markup:
+        """The speed-up over the naive kernel, rung by rung, of this run and the recorded ones."""
+        return self._piece(
+            f"Figure: {title}",
+            lambda: self._framed(
+                figures.svg(headlines.draw_speedups(headlines.speedups(self.sides), self.sides)),
+                title,
+                caption,
+                "speedups",
+                "speedups",
+            ),
         )
 
     def largest_products(self, title: str, caption: str = "", blank: str = "") -> Markup:
         """The largest n of the source, the recorded runs and this run, and what was timed there."""
-        return self._beside(title, caption, "largest-n", lambda: beside.largest_products(self.sides), "quantity", blank)
+        return self._beside(title, caption, lambda: beside.largest_products(self.sides), "quantity", blank)
 
-    def _beside(
-        self, title: str, caption: str, anchor: str, find: Callable[[], pd.DataFrame], first: str, blank: str
-    ) -> Markup:
+    def _beside(self, title: str, caption: str, find: Callable[[], pd.DataFrame], first: str, blank: str) -> Markup:
         def made() -> str:
-            found = find()
-            number = pieces().number("Table", f"table-{anchor}", next(self._numbers["Table"]))
-            link = markup.csv_link(beside.tidy(found, self.sides), f"{anchor}-beside")
-            words = f"{number} {self._caption(title, caption)} {link}"
-            return beside.html(found, self.sides, first, words, anchor, blank)
+            found, name = find(), markup.name_of(f"<b>{title}</b>")
+            if found.empty:
+                return ""
+            number = pieces().number("Table", f"table-{name}", next(self._numbers["Table"]))
+            words = f"{number} {self._caption(title, caption)} {markup.csv_link(beside.tidy(found, self.sides), name)}"
+            return beside.html(found, self.sides, first, words, name, blank)
 
         return self._piece(f"Table: {title}", made)
 
@@ -290,8 +316,8 @@ class Page:
         return [name for name in _unnamed(TABLES) if name in headings.layouts() and self.has(name)]
 
     def further_figures(self) -> list[str]:
-        """The figures of the whole study that no section of the tables names."""
-        return _unnamed(figures.OVERVIEW)
+        """The figures of the whole study that no section of the tables names, without those of other pages."""
+        return [name for name in _unnamed(figures.OVERVIEW) if name not in ("climb", "last_rungs")]
 
     # ---- What they are made of ---------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ PAGES = {"report": "The story", "tables": "All tables and figures", "assignment"
 NAMES = (
     "beside beside_recorded claims counted figure further_figures further_tables further_tasks gpus has kinds".split()
 )
-NAMES += "largest_products machines origin other_rungs published row rows rung several table tiles verdicts_on".split()
+NAMES += "facts five_numbers largest_products minimum_s overheads speedups what_ran machines origin other_rungs published row rows rung several table tiles verdicts_on".split()
 #: What stays on one line: a number with its unit, and the sides of a shape.
 _STAYS = re.compile(r" (?=%)| (?=TFLOP/s)|(?<=\d) (?=(?:[GT]B/s|MHz|ms|J|W)\b)|(?<=\d) × (?=\d)")
 
@@ -256,6 +256,7 @@ def _known(kernels: Mapping[str, Kernel], tasks: Collection[str]) -> dict[str, t
     of_tables = ("table", {*tasks, *TABLES})
     return {
         "beside": of_tasks,
+        "facts": of_tasks,
         "figure": ("figure", {*tasks, *SPECS["study"], *FIGURES}),
         "gpus": of_tasks,
         "has": ("task or table", {*tasks, *TABLES, *FACTS, *WHOLE}),
