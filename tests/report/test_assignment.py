@@ -11,6 +11,7 @@ from prose import plain
 from tilewise import RECORDED
 from tilewise.__main__ import main
 from tilewise.evidence import load_evidence
+from tilewise.explain import blocks
 from tilewise.explain.number_format import rounded
 from tilewise.report import beside, markup, notes, render
 from tilewise.study.status import Status
@@ -80,6 +81,33 @@ def test_what_the_words_take_for_granted_holds_in_the_record(record):
     last = record.gpus[-1].name
     assert hits.loc[(last, 1024), "l1_hit_percent"] < 0.5 * hits.loc[(last, 512), "l1_hit_percent"]
     assert hits.loc[(last, 1024), "dram_gb"] > 5 * hits.loc[(last, 512), "dram_gb"]
+
+
+def test_double_over_float_with_every_block_and_with_the_sources_six(record):
+    rows = pd.read_csv(RECORDED / "nvidia-h200/measurements.csv", low_memory=False)
+    rows = rows[rows["task"].isin(["task1a", "task1b"]) & (rows["kernel"] == "naive")]
+    rows = rows[(rows[["n", "p", "m"]] == 8192).all(axis="columns") & (rows["run_high_ms"] < 1.25 * rows["time_ms"])]
+    costs = blocks.double_cost(record).set_index(["platform", "tried"]).loc["nvidia-h200"]
+    for tried, part in ((False, rows), (True, rows[rows["block_x"] <= 256])):
+        times = part.groupby("dtype")["time_ms"].min()
+        assert costs.loc[tried, "longer_percent"] == pytest.approx(100 * (times["double"] / times["float"] - 1))
+    assert costs["blocks"].tolist() == ["512 × 2 for both", "128 × 8 and 64 × 16"]
+
+
+def test_look_ups_explain_the_narrow_blocks_alone(record):
+    found = blocks.block_shapes(record).query("platform == 'nvidia-h200'").set_index("block_x")
+    assert found["looked_up"].to_dict() == {8: 5, 16: 3} | dict.fromkeys((32, 64, 128, 256, 512, 1024), 2)
+    assert found.loc[8, "used_percent"] == pytest.approx(95.8, abs=0.1)
+    assert found.loc[512, "gflops"] > 1.2 * found.loc[32, "gflops"], "with equal look-ups"
+
+
+def test_the_largest_products_stand_in_their_rows(record):
+    table = beside.largest_products(beside.Sides(record, None)).set_index(["side", "label"])
+    assert table.loc[("source", "naive, n = 30,536"), "time_ms"] == pytest.approx(121486.5)
+    h200 = table.loc["recorded nvidia-h200"]
+    assert h200.loc["naive, n = 30,536", "time_ms"] == pytest.approx(10850.17, abs=0.01)
+    assert h200.loc["largest n allocated", "value"] == 111_637
+    assert h200.loc["transposing_ring, the largest n timed", "choice"] == "n = 111,600"
 
 
 def test_blocks_whose_runs_overlap_tie(answers):

@@ -35,7 +35,7 @@ class Demand:
     """Resources that a kernel needs per multiply-add of a warp; NaN where there is no count.
 
     `products` of short numbers make a multiply-add of floats, `multiply_add_share` is that of its instructions,
-    `wavefronts` are passes of shared memory, `lines` are cache lines of 128 bytes looked up in the first cache,
+    `requests` are those to shared memory and the caches, `wavefronts` are passes of shared memory, `lines` are cache lines of 128 bytes looked up in the first cache,
     `sectors` are sectors of 32 bytes loaded through it, `l2_bytes` are what the second cache delivers and takes, and
     `bytes` what memory does.
     """
@@ -43,6 +43,7 @@ class Demand:
     on_tensor_cores: bool = False
     products: float = 1
     multiply_add_share: float = math.nan
+    requests: float = math.nan
     wavefronts: float = math.nan
     lines: float = math.nan
     sectors: float = math.nan
@@ -85,6 +86,7 @@ def shares(gflops: float, demand: Demand, roofs: Roofs, dtype: str) -> dict[str,
     found = {
         units: gflops * demand.products / peak,
         "shared memory": warps * demand.wavefronts / wavefronts,
+        "requests": warps * demand.requests / roofs.per_cycle(),
         "look-ups in L1": warps * demand.lines / roofs.per_cycle(),
         "L1": 32 * warps * demand.sectors / roofs.measured.get(("l1_bandwidth", "float"), roofs.per_cycle(128)),
         "memory": warps * demand.bytes / roofs.measured.get(("memory_bandwidth", "float"), math.nan),
@@ -139,6 +141,7 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
         on_tensor_cores="MMA" in row["multiply_add"] if coded else row["unit"] == "tensor core",
         products=row["unit_products"],
         multiply_add_share=row["executed_percent"] / 100,
+        requests=row["accesses_per_100"] / 100,
         wavefronts=row["wavefronts_per_100"] / 100,
         lines=row["lines_per_100"] / 100,
         sectors=row["sectors_per_100"] / 100,

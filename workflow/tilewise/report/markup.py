@@ -48,6 +48,8 @@ _LONG_TEXT = {"message", "note", "reason", "tasks"}
 _WRAPPED = {"choice", "runner_up", "instance", "platform", "title", "limited_by", "second_limit", "waits"}
 #: The words of a verdict, here or on a recorded platform -> the class of its mark.
 _MARKS = {words: verdict.mark for verdict in claims.Verdict for words in (verdict, verdict.elsewhere)}
+#: What † says behind a share of the library's rate.
+_UNLIKE = "power lowered a clock, and one of the two ran more than three times as long as the other"
 #: Columns by whose values a whole table can be filtered; so can those of verdicts.
 _FILTERED = {"source", "task", "platform", "kernel", "dtype", "status", "count"}
 
@@ -76,6 +78,8 @@ def _cell(row, column, machine):
         status = row.get("status" if column == "time_ms" else "cpu_status")
         if isinstance(status, str) and status and status != Status.OK:
             return f'<span class="status">{html.escape(status)}</span>'
+    if column == "percent_of_anchor" and row.get("unlike_anchor") is True:
+        return f'{number(value, column)} <abbr title="{_UNLIKE}">†</abbr>'
     if column == "claim":
         return f"{html.escape(value)}<br><small>{html.escape(row['why'])}</small>"
     if "claim" in row and column.startswith(("published", "measured ")):
@@ -334,6 +338,7 @@ def verdicts_html(verdicts: pd.DataFrame, names: Collection[str]) -> str:
         first = own.iloc[0]
         verdict = claims.Verdict(first["of_claim"])
         numbers = "; ".join(claims.case_lines(own))
+        numbers = Markup(notes.note_html(numbers)) if notes.is_note(numbers) else numbers
         lines.append((name, verdict.mark, verdict.elsewhere, f"({first['source']}) {first['claim']}", numbers))
     return pieces().verdicts(lines) if lines else ""
 
