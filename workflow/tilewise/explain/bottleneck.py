@@ -86,7 +86,6 @@ def shares(gflops: float, demand: Demand, roofs: Roofs, dtype: str) -> dict[str,
     found = {
         units: gflops * demand.products / peak,
         "shared memory": warps * demand.wavefronts / wavefronts,
-        "requests": warps * demand.requests / roofs.per_cycle(),
         "look-ups in L1": warps * demand.lines / roofs.per_cycle(),
         "L1": 32 * warps * demand.sectors / roofs.measured.get(("l1_bandwidth", "float"), roofs.per_cycle(128)),
         "memory": warps * demand.bytes / roofs.measured.get(("memory_bandwidth", "float"), math.nan),
@@ -94,6 +93,7 @@ def shares(gflops: float, demand: Demand, roofs: Roofs, dtype: str) -> dict[str,
     if not math.isnan(demand.l2_bytes):
         found["L2"] = warps * demand.l2_bytes / roofs.measured.get(("l2_bandwidth", "float"), math.nan)
     if not demand.on_tensor_cores:  # whose instructions do more than one multiply-add per thread
+        found["requests"] = warps * demand.requests / roofs.per_cycle()
         found["issue slots"] = warps / demand.multiply_add_share / roofs.per_cycle(SCHEDULERS)
     return found
 

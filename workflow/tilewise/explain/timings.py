@@ -172,25 +172,23 @@ def beside_anchor(table: pd.DataFrame, rows: pd.DataFrame, evidence: Evidence) -
     that the two cannot be compared: power lowered the clock of one, and one ran more than MOST_APART times as long.
     """
     anchors = rows[rows["kernel"].isin(evidence.libraries) & (rows["status"] == Status.OK)]
-    anchors = anchors.assign(
-        on_gpu=evidence.on_gpu(anchors["kernel"]),
-        anchor_ms=anchors["time_ms"],
-        anchor_run_ms=anchors["samples"] * anchors["time_ms"],
-        anchor_mhz=anchors["sm_clock_mhz"],
-    )
+    known = {"anchor_ms": "time_ms", "anchor_samples": "samples", "anchor_mhz": "sm_clock_mhz"}
+    anchors = anchors.assign(on_gpu=evidence.on_gpu(anchors["kernel"]))
+    anchors = anchors.assign(**{name: anchors.get(column) for name, column in known.items()})
     keys = ["platform", "on_gpu", "dtype", *SHAPE]
-    anchors = anchors.sort_values("time_ms", kind="stable").drop_duplicates(keys)
-    anchors = anchors[[*keys, "anchor_ms", "anchor_run_ms", "anchor_mhz"]]
+    anchors = anchors.sort_values("time_ms", kind="stable").drop_duplicates(keys)[[*keys, *known]]
     table = table.assign(on_gpu=evidence.on_gpu(table["kernel"]))
     anchors = anchors.astype({"on_gpu": table["on_gpu"].dtype})
     table = table.merge(anchors, how="left", on=keys).drop(columns="on_gpu")
-    highest = {gpu.name: gpu.device.gpu["sm_clock_mhz"] for gpu in evidence.gpus}
-    lowered = table[["sm_clock_mhz", "anchor_mhz"]].min(axis=1) < LOWERED * table["platform"].map(highest)
-    longer = table["samples"] * table["time_ms"] / table["anchor_run_ms"]
-    return table.assign(
-        percent_of_anchor=100 * table["anchor_ms"] / table["time_ms"],
-        unlike_anchor=(lowered & ~longer.between(1 / MOST_APART, MOST_APART)).fillna(False).astype(bool),
-    ).drop(columns=["anchor_run_ms", "anchor_mhz"])
+    table = table.assign(percent_of_anchor=100 * table["anchor_ms"] / table["time_ms"], unlike_anchor=False)
+    if {"samples", "sm_clock_mhz"} <= set(table):  # the tuner's variants have neither
+        highest = {gpu.name: gpu.device.gpu["sm_clock_mhz"] for gpu in evidence.gpus}
+        clocks = table[["sm_clock_mhz", "anchor_mhz"]].astype("float64").min(axis=1)
+        lowered = clocks < LOWERED * table["platform"].map(highest)
+        longer = table["samples"] * table["time_ms"] / (table["anchor_samples"] * table["anchor_ms"])
+        alike = longer.between(1 / MOST_APART, MOST_APART)
+        table["unlike_anchor"] = (lowered & ~alike & longer.notna()).fillna(False).astype(bool)
+    return table.drop(columns=["anchor_samples", "anchor_mhz"])
 
 
 def by_shape(table: pd.DataFrame) -> pd.DataFrame:

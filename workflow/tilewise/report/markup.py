@@ -1,7 +1,7 @@
 """Tables and figures of the page as HTML: each with a number, an anchor, a caption, and its data to take away.
 
 A table of many rows shows those that matter. The whole is packed beside a fold, whose opening makes a table of it that
-can be sorted and filtered (DataTables, bundled by itables); so is a large figure. Without scripts the page reads, and
+can be sorted and filtered (DataTables, bundled by itables); so is a figure that few want. Without scripts the page reads, and
 its links lead to files beside it.
 """
 
@@ -31,8 +31,6 @@ from tilewise.study.status import Accuracy, Status
 
 #: The folder beside the page with its figures and tables, one file each; with scripts, a link takes the page's own.
 FIGURES_FOLDER = "figures"
-#: A larger drawing, in bytes of SVG or in pixels of height, is folded.
-LARGE_DRAWING, TALL_DRAWING = 33_000, 700
 #: A table of more rows is folded to the rows that matter.
 MOST_ROWS = 15
 _MISSING = "–"
@@ -363,11 +361,11 @@ def missing_html(missing: str, title: str, name: str = "") -> str:
     return f'<p class="none" id="figure-{name or name_of(title)}"><b>{html.escape(title)}.</b> {words}</p>'
 
 
-def figure_html(drawing: str, caption: str, name: str, number: int) -> tuple[str, str, str]:
+def figure_html(drawing: str, caption: str, name: str, number: int, folded: bool = False) -> tuple[str, str, str]:
     """HTML of a figure that `figures.svg` made; its name; the drawing alone."""
     name = name or name_of(caption)
     drawing = figures.inline(drawing, name, _words(_title_of(caption)), _words(caption))
-    return _framed(drawing, caption, name, number, folded=_is_large(drawing)), name, drawing
+    return _framed(drawing, caption, name, number, folded=folded), name, drawing
 
 
 def kernel_html(
@@ -388,12 +386,6 @@ def kernel_html(
         drawing, words = drawings.tile_svg(tiles, name, title), html.escape(tiles.words)
     caption = f"<b>{html.escape(title)}.</b> {words} {link}"
     return _framed(drawing, caption, name, number, place, code), name, drawing
-
-
-def _is_large(drawing: str) -> bool:
-    """Whether a drawing takes so much of the page that it is folded."""
-    box = re.search(r'viewBox="[\d.]+ [\d.]+ [\d.]+ ([\d.]+)"', drawing)
-    return len(drawing) > LARGE_DRAWING or (box is not None and float(box[1]) * 4 / 3 > TALL_DRAWING)
 
 
 def _framed(

@@ -163,13 +163,13 @@ class Page:
         """The origin of the measurements."""
         return Markup(notes.attempt("Text: origin", lambda: remarks.origin(self.evidence), notes.note_html))
 
-    def figure(self, name: str, title: str, caption: str = "") -> Markup:
-        """The figure of a task, of `figures.OVERVIEW` or of FIGURES, with its caption in Markdown."""
+    def figure(self, name: str, title: str, caption: str = "", folded: bool = False) -> Markup:
+        """The figure of a task, of `figures.OVERVIEW` or of FIGURES, with its caption in Markdown, or `folded`."""
         if name not in self.tasks and name not in figures.OVERVIEW and name not in FIGURES:
             return Markup("")
         draw = functools.partial(self._once, f"figure {name}", lambda: self._drawn(name))
         anchor = name if name in (*self.tasks, "climb", "rungs") else ""
-        return self._piece(f"Figure: {title}", lambda: self._framed(draw(), title, caption, name, anchor))
+        return self._piece(f"Figure: {title}", lambda: self._framed(draw(), title, caption, anchor, folded))
 
     def table(self, name: str, title: str, caption: str = "", layout: str = "", folded: bool = False) -> Markup:
         """The table of a task or of TABLES, with its caption in Markdown; a `folded` one is only its fold."""
@@ -230,7 +230,6 @@ class Page:
                 figures.svg(headlines.draw_speedups(headlines.speedups(self.sides), self.sides)),
                 title,
                 caption,
-                "speedups",
                 "speedups",
             ),
         )
@@ -363,11 +362,11 @@ class Page:
         words = self._markdown.renderInline(" ".join(caption.split()))
         return f"<b>{escape(title)}.</b> {words}".rstrip()
 
-    def _framed(self, figure: Any, title: str, caption: str, name: str, anchor: str) -> str:
+    def _framed(self, figure: Any, title: str, caption: str, anchor: str, folded: bool = False) -> str:
         words = self._caption(title, caption)
         if missing := figures.missing_reason(figure):
             return markup.missing_html(missing, title, anchor)
-        made, name, drawing = markup.figure_html(figure, words, anchor, next(self._numbers["Figure"]))
+        made, name, drawing = markup.figure_html(figure, words, anchor, next(self._numbers["Figure"]), folded)
         self.drawings[name] = drawing
         return made
 
