@@ -296,7 +296,7 @@ def lines_in(
         crosses = axis.scatter(refused["place"], [0] * len(refused), label="did not run", **cross)
         set_tooltips(crosses, _said(axis, "did not run", order, refused["place"], [0] * len(refused)))
     # The words of a block are wider than the distance of two ticks.
-    axis.set_xticks(range(len(order)), [str(value).replace(" × ", "\n× ") for value in order])
+    axis.set_xticks(range(len(order)), [str(value).replace(" × ", "\n×\n") for value in order])
     axis.set_xlim(-0.4, len(order) - 0.6)
     axis.set_ylim(bottom=0)
 

@@ -36,7 +36,7 @@ def compared_n(sides: Sides) -> int:
 
 
 def five_numbers(sides: Sides) -> pd.DataFrame:
-    """Five numbers of each run in the columns of `beside.rows`: the naive kernel, tiles, NTB, the ladder, the largest n."""
+    """Five numbers of each run, in the columns of `beside.rows`."""
     n = compared_n(sides)
     found = []
     for label, (task, where) in _BEST.items():
@@ -95,7 +95,7 @@ def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
         axis.set_yticks(range(len(kernels)), kernels)
         axis.invert_yaxis()
         axis.set_xlim(left=0)
-        axis.set_xlabel("times as fast as the naive kernel of the same run")
+        axis.set_xlabel("times the rate of naive")
         axis.grid(axis="both", alpha=0.4)
         legend(figure, [axis], 1)
     return figure
@@ -104,7 +104,7 @@ def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
 def what_ran(sides: Sides) -> list[dict[str, Any]]:
     """What each platform of this run measured or verified, and what was not right.
 
-    The keys are machine, tasks, points, timed, verified, `wrong` (points by status) and `failed` (in words, at most five).
+    The keys are machine, tasks, points, timed, verified, `wrong` (points by status) and `failed` (five lines).
     """
     if sides.own is None:
         return []

@@ -1,8 +1,8 @@
 """Tables and figures of the page as HTML: each with a number, an anchor, a caption, and its data to take away.
 
 A table of many rows shows those that matter. The whole is packed beside a fold, whose opening makes a table of it that
-can be sorted and filtered (DataTables, bundled by itables); so is a figure that few want. Without scripts the page reads, and
-its links lead to files beside it.
+can be sorted and filtered (DataTables, bundled by itables); so is a figure that few want. Without scripts the page
+reads, and its links lead to files beside it.
 """
 
 import base64
