@@ -35,9 +35,9 @@ class Demand:
     """Resources that a kernel needs per multiply-add of a warp; NaN where there is no count.
 
     `products` of short numbers make a multiply-add of floats, `multiply_add_share` is that of its instructions,
-    `requests` are those to shared memory and the caches, `wavefronts` are passes of shared memory, `lines` are cache lines of 128 bytes looked up in the first cache,
-    `sectors` are sectors of 32 bytes loaded through it, `l2_bytes` are what the second cache delivers and takes, and
-    `bytes` what memory does.
+    `requests` are those to shared memory and the caches, `wavefronts` are passes of shared memory, `lines` are cache
+    lines of 128 bytes looked up in the first cache, `sectors` are sectors of 32 bytes loaded through it, `l2_bytes` are
+    what the second cache delivers and takes, and `bytes` what memory does.
     """
 
     on_tensor_cores: bool = False

@@ -98,7 +98,9 @@ def rows(task: str, sides: Sides, where: Mapping[str, Any], key: str = "", error
     with a `key`, such as ntb, each choice is a case. With `errors`, they are noted in place of rates. A kernel that a
     run only emulated has the status of its verification.
     """
-    keys, found, verified = [key] if key and key != "block" else [], [], []
+    keys = [key] if key and key != "block" else []
+    found: list[pd.DataFrame] = []
+    verified: list[pd.DataFrame] = []
     for side, evidence in sides.runs():
         for prefix, collected in (
             (_timed(task, evidence, bool(key)), found),

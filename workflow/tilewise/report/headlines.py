@@ -17,7 +17,7 @@ from tilewise.study.status import Status
 #: The size of source a's largest product, at which runs are compared if they have it.
 SOURCE_N = 8192
 #: Heading -> task and the values of columns of the best kernels that are compared.
-_BEST = {
+_BEST: dict[str, tuple[str, dict[str, Any]]] = {
     "naive, best block": ("task1a", {"kernel": "naive", "dtype": "float"}),
     "tiled, best width": ("task2a", {"kernel": "tiled", "dtype": "float"}),
     "several tiles per block, best NTB": ("task3", {"kernel": "multi_tile", "dtype": "float", "tile": 32}),

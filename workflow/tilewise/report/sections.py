@@ -40,10 +40,9 @@ FOLDER = ROOT / "report" / "sections"
 #: The pages, each made from the sections in the folder of its name: name -> title.
 PAGES = {"report": "The story", "tables": "All tables and figures", "assignment": "The assignment"}
 #: What sections may call: the methods of this name of `render.Page`.
-NAMES = (
-    "beside beside_recorded claims counted figure further_figures further_tables further_tasks gpus has kinds".split()
-)
-NAMES += "facts five_numbers largest_products minimum_s overheads speedups what_ran machines origin other_rungs published row rows rung several table tiles verdicts_on".split()
+NAMES = "beside beside_recorded claims counted facts figure five_numbers further_figures further_tables".split()
+NAMES += "further_tasks gpus has kinds largest_products machines minimum_s origin other_rungs overheads".split()
+NAMES += "published row rows rung several speedups table tiles verdicts_on what_ran".split()
 #: What stays on one line: a number with its unit, and the sides of a shape.
 _STAYS = re.compile(r" (?=%)| (?=TFLOP/s)|(?<=\d) (?=(?:[GT]B/s|MHz|ms|J|W)\b)|(?<=\d) × (?=\d)")
 
