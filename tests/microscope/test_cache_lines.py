@@ -175,5 +175,5 @@ def test_the_recorded_times_stand_beside_the_lines():
     assert table[["ns_per_multiply_add", "l1_lines_per_multiply_add"]].notna().all(axis=None)
     row = table[(table["kernel"] == "jki") & (table["shape"] == "(800, 800, 800)")].iloc[0]
     assert row["l1_lines_per_multiply_add"] == pytest.approx(2, rel=0.01)
-    assert "more than twice the lines" in render.Page(evidence).section("tables/15-cpu.md")
+    assert "more than twice the lines" in render.Page(evidence).section("tables/04-further.md")
     assert "lines into the first cache" in figures.svg(figures.draw("cache_lines", evidence))

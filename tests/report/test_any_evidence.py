@@ -213,11 +213,11 @@ def _fail(*_, **__):
             figure_rows,
             "in_order",
             "Figure: Speed-up over the best naive kernel, float",
-            "tables/09-side-by-side.md",
+            "tables/05-whole.md",
             "Best choices.",
         ),
-        (provenance, "verification", "Table: Verified points", "tables/17-appendix.md", "Provenance."),
-        (variability, "clocks", "Text: clocks", "tables/17-appendix.md", "Provenance."),
+        (provenance, "verification", "Table: Verified points", "tables/06-reading.md", "Provenance."),
+        (variability, "clocks", "Text: clocks", "tables/06-reading.md", "Provenance."),
     ],
 )
 def test_a_piece_that_cannot_be_made_leaves_a_note_beside_the_rest(

@@ -3,11 +3,9 @@
 import dataclasses
 import math
 
-import numpy as np
 import pandas as pd
 import pytest
 import synthetic
-from prose import section
 
 from tilewise import RECORDED
 from tilewise.evidence import load_evidence
@@ -147,33 +145,6 @@ def test_a_run_without_machine_code_still_climbs(gpu):
     assert "TFLOP/s" in terms["Measured"] and "Upper bound" not in terms
     assert figures.svg(figures.draw("rungs", bare, rungs)).count("<path") > 10
     assert "No machine code was read" in figures.svg(figures.draw("instructions", bare, climb.loops(bare)))
-
-
-def test_how_near_the_top_is(gpu):
-    rungs = climb.rungs(climb.climb(gpu, "ladder_float"), gpu)
-    doubled = rungs.assign(dtype="double")
-
-    def said(evidence, rungs):
-        return section(evidence, "tables/05-double.md", rungs_double=rungs, fastest=climb.fastest(rungs))
-
-    roofs = gpu.facts["bandwidth"]
-    both = pd.concat([roofs, roofs.assign(dtype="double")], ignore_index=True)
-    measured = dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": both})
-    words = said(measured, doubled)
-    for each in ("of cuBLAS's rate", "of what its instructions allow", "that multiply-adds alone", "peak at 1,980 MHz"):
-        assert each in words
-    on_tensor_cores = doubled.assign(multiply_add="DMMA.16x8x4", ceiling_gflops=np.nan, percent_of_ceiling=np.nan)
-    words = said(gpu, on_tensor_cores)
-    assert "peak" not in words and "cuBLAS" in words
-    assert "tensor cores alone" not in words, "not measured"
-    best = rungs.loc[~rungs["anchor"], "gflops"].max()
-    tensor = roofs.head(1).assign(quantity="tensor_rate", dtype="double", measured=best / 0.8)
-    measured = dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": pd.concat([roofs, tensor], ignore_index=True)})
-    assert "80 % of the rate that the tensor cores alone reach" in said(measured, on_tensor_cores)
-    tensor = tensor.assign(dtype="float")
-    measured = dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": pd.concat([roofs, tensor], ignore_index=True)})
-    drawn = figures.svg(figures.draw("rungs", measured, rungs.assign(multiply_add="DMMA.16x8x4")))
-    assert f"tensor cores alone, measured: {best / 800:.1f}" in drawn
 
 
 def test_the_ladder_has_its_lines(gpu):

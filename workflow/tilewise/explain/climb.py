@@ -198,13 +198,16 @@ def _beside_bounds(rungs: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 def _bound(row: Mapping[str, Any], evidence: Evidence) -> tuple[float, str]:
     """The lowest of the rates in GFLOP/s that the counts of a rung on the CUDA cores allow, and which count sets it."""
-    roofs = evidence.roofs(row["platform"])
-    alone, passes = (roofs.get(key, math.nan) for key in (("multiply_add_rate", row["dtype"]), SHARED_PASSES))
+    gpu = evidence.device(row["platform"]).gpu
+    clock = gpu["sm_clock_mhz"] if pd.isna(row["sm_clock_mhz"]) else row["sm_clock_mhz"]
+    passes = evidence.roofs(row["platform"]).get(SHARED_PASSES, math.nan)
     if pd.isna(row["ceiling_gflops"]) or pd.isna(row["executed_each"]):  # a loop's machine code alone may mislead
         return math.nan, ""
     # A pass serves the 32 threads of a warp, each of which makes two operations per multiply-add.
     served = row["hardware_wavefronts_per_100"] / 100 / (2 * WARP * passes)
-    needs = {"requests": row["accesses_per_100"] / FREE / alone, "passes of shared memory": served}
+    # The pipe of a multiprocessor takes one request per cycle at best, at the clock of the row.
+    taken = row["accesses_per_100"] / 100 / (2 * WARP * gpu["sms"] * clock / 1000)
+    needs = {"requests": taken, "passes of shared memory": served}
     limits = {name: 1 / need for name, need in needs.items() if need > 0} | {"instructions": row["ceiling_gflops"]}
     by = min(limits, key=lambda name: limits[name])
     return limits[by], by

@@ -20,6 +20,10 @@ RANGE = ["runs", "run_low_ms", "run_high_ms", "time_q1_ms", "time_q3_ms"]
 CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best choice is chosen for
 #: A row whose runs lie further from its time than this, in %, is never chosen as the best.
 UNSETTLED = 25.0
+#: A clock below this share of the highest was lowered, by power if the product is large.
+LOWERED = 0.95
+#: The longer a kernel that power limits is measured, the lower its clock; so longer runs compare with no short ones.
+MOST_APART = 3.0
 #: A choice whose error is so many times that of its kernel's most accurate one has bought its rate with digits.
 COARSE = 4.0
 
@@ -164,16 +168,27 @@ def at_end(ran: pd.DataFrame, best: pd.DataFrame) -> pd.Series:
 def beside_anchor(table: pd.DataFrame, rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Adds `percent_of_anchor`: the rate as a percentage of the library's for the same product and element type.
 
-    The library of a GPU's kernel is the GPU's, such as cuBLAS; that of a CPU loop is the CPU's.
+    The library of a GPU's kernel is the GPU's, such as cuBLAS; that of a CPU loop is the CPU's. `unlike_anchor` says
+    that the two cannot be compared: power lowered the clock of one, and one ran more than MOST_APART times as long.
     """
     anchors = rows[rows["kernel"].isin(evidence.libraries) & (rows["status"] == Status.OK)]
-    anchors = anchors.assign(on_gpu=evidence.on_gpu(anchors["kernel"]), anchor_ms=anchors["time_ms"])
+    known = {"anchor_ms": "time_ms", "anchor_samples": "samples", "anchor_mhz": "sm_clock_mhz"}
+    anchors = anchors.assign(on_gpu=evidence.on_gpu(anchors["kernel"]))
+    anchors = anchors.assign(**{name: anchors.get(column) for name, column in known.items()})
     keys = ["platform", "on_gpu", "dtype", *SHAPE]
-    anchors = anchors.sort_values("time_ms", kind="stable").drop_duplicates(keys)[[*keys, "anchor_ms"]]
+    anchors = anchors.sort_values("time_ms", kind="stable").drop_duplicates(keys)[[*keys, *known]]
     table = table.assign(on_gpu=evidence.on_gpu(table["kernel"]))
     anchors = anchors.astype({"on_gpu": table["on_gpu"].dtype})
     table = table.merge(anchors, how="left", on=keys).drop(columns="on_gpu")
-    return table.assign(percent_of_anchor=100 * table["anchor_ms"] / table["time_ms"])
+    table = table.assign(percent_of_anchor=100 * table["anchor_ms"] / table["time_ms"], unlike_anchor=False)
+    if {"samples", "sm_clock_mhz"} <= set(table):  # the tuner's variants have neither
+        highest = {gpu.name: gpu.device.gpu["sm_clock_mhz"] for gpu in evidence.gpus}
+        clocks = table[["sm_clock_mhz", "anchor_mhz"]].astype("float64").min(axis=1)
+        lowered = clocks < LOWERED * table["platform"].map(highest)
+        longer = table["samples"] * table["time_ms"] / (table["anchor_samples"] * table["anchor_ms"])
+        alike = longer.between(1 / MOST_APART, MOST_APART)
+        table["unlike_anchor"] = (lowered & ~alike & longer.notna()).fillna(False).astype(bool)
+    return table.drop(columns=["anchor_samples", "anchor_mhz"])
 
 
 def by_shape(table: pd.DataFrame) -> pd.DataFrame:

@@ -204,6 +204,15 @@ def side_by_side(verdicts: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     return table.reset_index()
 
 
+def case_lines(own: pd.DataFrame) -> list[str]:
+    """What was measured of a claim on one platform, and what was published: a line for each case if they differ."""
+    found = []
+    for row in own.to_dict("records"):
+        published = _published(row)
+        found.append(_measured(row) + f" (published: {published})" * bool(published))
+    return [f"{case}: {words}" for case, words in zip(own["case"], found)] if len(set(found)) > 1 else found[:1]
+
+
 def _by_case(rows, words):
     """The words for every claim of one platform, by id, with a line for each case if the cases differ."""
 

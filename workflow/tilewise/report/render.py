@@ -26,9 +26,22 @@ from kernelscope.yaml_input import read_yaml
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import Evidence, Platform, load_evidence
 from tilewise.explain import climb, provenance, quantities, timings
+from tilewise.explain.number_format import rounded
 from tilewise.explain.tiling import tiling
 from tilewise.files import write_json
-from tilewise.report import claims, figures, headings, markup, notes, remarks, sections, story, tables
+from tilewise.report import (
+    beside,
+    claims,
+    figures,
+    headings,
+    headlines,
+    markup,
+    notes,
+    remarks,
+    sections,
+    story,
+    tables,
+)
 from tilewise.report.drawings import pieces
 from tilewise.report.sections import Machine, Row
 from tilewise.report.template_context import FIGURES, LAYOUTS, TABLES
@@ -45,12 +58,21 @@ _TITLE, _FIRST_WORDS = r"<h1[^>]*>(.*?)<a ", r"<p>(.*?)</p>"
 class Page:
     """The functions of sections, and the page made of them.
 
-    `both` is the evidence that also has recorded platforms to compare with, and `drawn` the folder of the tasks'
-    figures, if they are drawn already. `left_out` has the place of every sentence that was left out, and the reason.
+    `both` is the evidence that also has recorded platforms to compare with, `drawn` the folder of the tasks' figures,
+    if they are drawn already, and `sides` are the runs that stand side by side; without `answers` those of the
+    assignment are left out. `left_out` has the place of every sentence that was left out, and the reason.
     """
 
-    def __init__(self, evidence: Evidence, both: Evidence | None = None, drawn: Path | str | None = None) -> None:
+    def __init__(
+        self,
+        evidence: Evidence,
+        both: Evidence | None = None,
+        drawn: Path | str | None = None,
+        sides: beside.Sides | None = None,
+        answers: bool = True,
+    ) -> None:
         self.evidence, self.both, self.drawn = evidence, both or evidence, drawn
+        self.sides, self.answers = sides or beside.Sides(None, evidence), answers
         self.tasks: dict[str, Any] = evidence.config["tasks"]
         self.drawings: dict[str, str] = {}
         self._begin()
@@ -64,6 +86,7 @@ class Page:
     def names(self) -> dict[str, Any]:
         """The names that sections may use."""
         return {name: getattr(self, name) for name in sections.NAMES} | {
+            "answers": self.answers,
             "ceil_div": ceil_div,
             "Verdict": claims.Verdict,
             "nearly": quantities.NEARLY,
@@ -122,6 +145,17 @@ class Page:
         found = self.evidence.published
         return found.loc[found["quantity"] == quantity, "value"].iloc[0]
 
+    def minimum_s(self) -> float:
+        """The time in s after which the measurement of a steady point ends."""
+        return self.evidence.config["timing"]["min_time_s"]
+
+    def overheads(self) -> list[str]:
+        """The overhead in isolated times, in words for each GPU on which it was measured."""
+        return [
+            f"{rounded(overhead)} µs of an isolated time on {notes.plain_text(self.evidence.labels[name])} are overhead"
+            for name, overhead in provenance.overheads(self.evidence.everyone).items()
+        ]
+
     def several(self) -> bool:
         """Whether there are GPUs to compare."""
         return len(self.both.gpus) > 1
@@ -138,41 +172,97 @@ class Page:
         """The origin of the measurements."""
         return Markup(notes.attempt("Text: origin", lambda: remarks.origin(self.evidence), notes.note_html))
 
-    def figure(self, name: str, title: str, caption: str = "") -> Markup:
-        """The figure of a task, of `figures.OVERVIEW` or of FIGURES, with its caption in Markdown."""
+    def figure(self, name: str, title: str, caption: str = "", folded: bool = False) -> Markup:
+        """The figure of a task, of `figures.OVERVIEW` or of FIGURES, with its caption in Markdown, or `folded`."""
         if name not in self.tasks and name not in figures.OVERVIEW and name not in FIGURES:
             return Markup("")
         draw = functools.partial(self._once, f"figure {name}", lambda: self._drawn(name))
         anchor = name if name in (*self.tasks, "climb", "climb_of_ladder", "rungs") else ""
-        return self._piece(f"Figure: {title}", lambda: self._framed(draw(), title, caption, name, anchor))
+        return self._piece(f"Figure: {title}", lambda: self._framed(draw(), title, caption, anchor, folded))
 
-    def table(
-        self, name: str, title: str, caption: str = "", layout: str = "", rows: str = "", hide: str = ""
-    ) -> Markup:
-        """The table of a task or of TABLES, with its caption in Markdown.
-
-        `hide` has columns to leave out, "parameters" for those of kernels; `rows` may be "largest".
-        """
+    def table(self, name: str, title: str, caption: str = "", layout: str = "", folded: bool = False) -> Markup:
+        """The table of a task or of TABLES, with its caption in Markdown; a `folded` one is only its fold."""
         if name in TABLES:
             evidence = self.both if name == "platforms" else self.evidence
             layout, anchor = LAYOUTS.get(name, name), ""
         elif name in self.tasks:
             evidence, layout, anchor = self.evidence, layout or self.evidence.method(name), name
         else:
-            return Markup(f"*The config of this run has no task `{name}`.*")
+            return Markup("")
 
         def made() -> str:
-            found = timings.largest(self.frame(name)) if rows else self.frame(name)
-            words = self._caption(title, caption)
-            if anchor:
-                words = " ".join(filter(None, (words, remarks.overhead(found, self.evidence))))
-            hidden = hide.replace("parameters", " ".join(self.evidence.parameters)).split()
-            if name == "failures" and not (found["points"] > 1).any():
-                hidden.append("points")
+            found = self.frame(name)
+            hidden = ["points"] if name == "failures" and not (found["points"] > 1).any() else []
             number = next(self._numbers["Table"])
-            return markup.table_html(found, layout or None, words, evidence, hidden, anchor, number)
+            words = self._caption(title, caption)
+            return markup.table_html(found, layout or None, words, evidence, hidden, anchor, number, folded)
 
         return self._piece(f"Table: {title}", made)
+
+    def beside(
+        self,
+        name: str,
+        title: str,
+        caption: str = "",
+        first: str = "size",
+        key: str = "",
+        blank: str = "",
+        errors: bool = False,
+        **where: Any,
+    ) -> Markup:
+        """The numbers of a task: the source's, the recorded ones and those of this run, of rows with the given values.
+
+        A row is a product with its best choice, or with a `key` each choice of it, which then names the table. With
+        `errors`, they stand in place of rates.
+        """
+        return self._beside(title, caption, lambda: beside.rows(name, self.sides, where, key, errors), first, blank)
+
+    def facts(
+        self, name: str, title: str, caption: str = "", label: str = "", value: str = "", note: str = "", **where: Any
+    ) -> Markup:
+        """A method's table of a task, the recorded runs and this run side by side; see `beside.facts`."""
+        return self._beside(title, caption, lambda: beside.facts(name, self.sides, label, value, note, where), "", "")
+
+    def five_numbers(self, title: str, caption: str = "") -> Markup:
+        """The headline numbers of this run beside those of the source and the record."""
+        return self._beside(title, caption, lambda: headlines.five_numbers(self.sides), "float", "")
+
+    def what_ran(self) -> list[dict[str, Any]]:
+        """What this run measured, and what was not right, for each of its machines."""
+        return notes.attempt("Text: what ran", lambda: headlines.what_ran(self.sides), lambda note: [])
+
+    def speedups(self, title: str, caption: str = "") -> Markup:
+        """The speed-up over the naive kernel, rung by rung, of this run and the recorded ones."""
+        return self._piece(
+            f"Figure: {title}",
+            lambda: self._framed(
+                figures.svg(headlines.draw_speedups(headlines.speedups(self.sides), self.sides)),
+                title,
+                caption,
+                "speedups",
+            ),
+        )
+
+    def largest_products(self, title: str, caption: str = "", blank: str = "") -> Markup:
+        """The largest n of the source, the recorded runs and this run, and what was timed there."""
+        return self._beside(title, caption, lambda: beside.largest_products(self.sides), "quantity", blank)
+
+    def _beside(self, title: str, caption: str, find: Callable[[], pd.DataFrame], first: str, blank: str) -> Markup:
+        def made() -> str:
+            found, name = find(), markup.name_of(f"<b>{title}</b>")
+            if found.empty:
+                return ""
+            number = pieces().number("Table", f"table-{name}", next(self._numbers["Table"]))
+            words = f"{number} {self._caption(title, caption)} {markup.csv_link(beside.tidy(found, self.sides), name)}"
+            return beside.html(found, self.sides, first, words, name, blank)
+
+        return self._piece(f"Table: {title}", made)
+
+    def verdicts_on(self, *names: str) -> Markup:
+        """The verdicts on some claims, on the first machine with times."""
+        platform = self.evidence.readers[0].name
+        own = self.verdicts[self.verdicts["platform"] == platform]
+        return self._piece("Claims", lambda: markup.verdicts_html(own, names))
 
     def claims(self) -> Markup:
         """The verdicts on the published claims: marks, and a table of all."""
@@ -204,8 +294,8 @@ class Page:
         return [name for name in _unnamed(TABLES) if name in headings.layouts() and self.has(name)]
 
     def further_figures(self) -> list[str]:
-        """The figures of the whole study that no section of the tables names."""
-        return _unnamed(figures.OVERVIEW)
+        """The figures of the whole study that no section of the tables names, without those of other pages."""
+        return [name for name in _unnamed(figures.OVERVIEW) if name not in ("climb", "last_rungs")]
 
     # ---- What they are made of ---------------------------------------------------------------------------------------
 
@@ -251,11 +341,11 @@ class Page:
         words = self._markdown.renderInline(" ".join(caption.split()))
         return f"<b>{escape(title)}.</b> {words}".rstrip()
 
-    def _framed(self, figure: Any, title: str, caption: str, name: str, anchor: str) -> str:
+    def _framed(self, figure: Any, title: str, caption: str, anchor: str, folded: bool = False) -> str:
         words = self._caption(title, caption)
         if missing := figures.missing_reason(figure):
             return markup.missing_html(missing, title, anchor)
-        made, name, drawing = markup.figure_html(figure, words, anchor, next(self._numbers["Figure"]))
+        made, name, drawing = markup.figure_html(figure, words, anchor, next(self._numbers["Figure"]), folded)
         self.drawings[name] = drawing
         return made
 
@@ -337,14 +427,19 @@ class Page:
 
     def _whole(self, page: str, parts: list[str], measured: Iterable[Platform]) -> str:
         loader = Environment(loader=FileSystemLoader(TEMPLATE.parent), trim_blocks=True, lstrip_blocks=True)
-        options: dict[str, Any] = {"page": page, "pages": sections.PAGES, "sections": parts, "headings": self.headings}
+        options = {
+            "page": page,
+            "pages": sections.PAGES if self.answers else {},
+            "sections": parts,
+            "headings": self.headings,
+        }
         title, words = (re.search(pattern, parts[0], re.DOTALL) for pattern in (_TITLE, _FIRST_WORDS))
         options |= {"title": _plain(title[1]) if title else "", "description": _plain(words[1]) if words else ""}
         options |= {
             "preview": preview_of(page),
             "cited": read_yaml(CITATION),
             "measured": [(each.label, each.device.captured[:10], each.commits) for each in measured],
-            "datatables": _datatables() if any("sortable" in each for each in parts) else "",
+            "datatables": _datatables() if any("data-table=" in each for each in parts) else "",
         }
         return loader.get_template(TEMPLATE.name).render(**options)
 
@@ -365,7 +460,14 @@ def load(folders: Iterable[Path | str] | None = None, recorded: Path | str = REC
     evidence = load_evidence(folders, recorded=recorded)
     alone = len(evidence.gpus) == 1 and not evidence.gpus[0].recorded
     both = load_evidence(folders, recorded=recorded, beside=True) if alone else evidence
-    return Page(evidence, both, **options)
+    return Page(evidence, both, sides=beside.Sides(beside.load_record(Path(recorded)), evidence), **options)
+
+
+def assignment(sides: beside.Sides, answers: bool = True) -> Page:
+    """The page of source a's assignment, whose answers are those of the recorded runs, if there are any."""
+    evidence = sides.record or sides.own
+    assert evidence is not None
+    return Page(evidence, sides=sides, answers=answers)
 
 
 def render(
@@ -381,7 +483,8 @@ def render(
     figures of the tasks, if they are drawn already.
     """
     page = load([Path(folder) for folder in folders], recorded, drawn=drawn)
-    texts = {Path(output).with_name(f"{name}.html"): page.html(name) for name in sections.FOLDERS}
+    asked = {"report": page, "assignment": assignment(page.sides)}
+    texts = {Path(output).with_name(f"{name}.html"): each.html(name) for name, each in asked.items()}
     texts[Path(output).with_name("story.html")], told = tell(page)
     found = list(dict.fromkeys(note for text in texts.values() for note in notes.find_notes(text)))
     for place, reason in page.left_out:
@@ -426,19 +529,36 @@ def tell(page: Page, place: Path = story.NUMBERS) -> tuple[str, Page]:
     return notes.attempt("Page: story.html", made, otherwise)
 
 
+def write_assignment(output: Path | str, answers: bool, recorded: Path = RECORDED) -> None:
+    """Write the page of source a's assignment from the recorded runs alone, with or without answers.
+
+    Without answers it stands alone, without links to other pages. Raises UserError if there is no recorded run.
+    """
+    record = beside.load_record(recorded)
+    if record is None:
+        raise UserError(f"{recorded}: there is no recorded run, whose numbers the page shows; use a whole clone")
+    text = assignment(beside.Sides(record, None), answers).html("assignment")
+    with atomic_path(output) as file:
+        file.write_text(text, encoding="utf-8")
+
+
 def write(texts: Mapping[Path, str], drawn: Mapping[str, str]) -> None:
-    """Write pages of one folder, and their figures as files beside them; those of older pages are removed."""
-    beside = next(iter(texts)).parent / markup.FIGURES_FOLDER
+    """Write pages of one folder, and beside them their figures and tables as files; older ones are removed."""
+    folder = next(iter(texts)).parent / markup.FIGURES_FOLDER
     drawings = _in_colour(drawn, TEMPLATE.with_name("style.css").read_text(encoding="utf-8"))
     with contextlib.ExitStack() as pages:  # they appear when their figures are there
         for output, text in texts.items():
             pages.enter_context(atomic_path(output)).write_text(text, encoding="utf-8")
-        beside.mkdir(exist_ok=True)
+        folder.mkdir(exist_ok=True)
         for name, drawing in drawings.items():
-            with atomic_path(beside / f"{name}.svg") as figure:
+            with atomic_path(folder / f"{name}.svg") as figure:
                 figure.write_text(drawing, encoding="utf-8")
-        for old in beside.glob("*.svg"):
-            if old.stem not in drawings:
+        tables_of = {name: table for text in texts.values() for name, table in markup.packed_files(text).items()}
+        for name, table in tables_of.items():
+            with atomic_path(folder / name) as file:
+                file.write_text(table, encoding="utf-8")
+        for old in (*folder.glob("*.svg"), *folder.glob("*.csv")):
+            if old.stem not in drawings and old.name not in tables_of:
                 old.unlink()
 
 

@@ -41,8 +41,9 @@ FOLDER = ROOT / "report" / "sections"
 PAGES = {"report": "This run", "story": "The story", "assignment": "The assignment"}
 FOLDERS = {"report": "tables", "assignment": "assignment"}
 #: What sections may call: the methods of this name of `render.Page`.
-NAMES = "beside_recorded claims figure further_figures further_tables further_tasks gpus has kinds machines".split()
-NAMES += "origin published row rows several table tiles".split()
+NAMES = "beside beside_recorded claims facts figure five_numbers further_figures further_tables further_tasks".split()
+NAMES += "gpus has kinds largest_products machines minimum_s origin overheads published row rows".split()
+NAMES += "several speedups table tiles verdicts_on what_ran".split()
 #: What stays on one line: a number with its unit, and the sides of a shape.
 _STAYS = re.compile(r" (?=%)| (?=TFLOP/s)|(?<=\d) (?=(?:[GT]B/s|MHz|ms|J|W)\b)|(?<=\d) × (?=\d)|(?<=\bn) = (?=\d)")
 
@@ -259,6 +260,8 @@ def _known(kernels: Mapping[str, Kernel], tasks: Collection[str]) -> dict[str, t
     of_tasks, of_kernels = ("task", tasks), ("kernel", kernels)
     of_tables = ("table", {*tasks, *TABLES})
     return {
+        "beside": of_tasks,
+        "facts": of_tasks,
         "figure": ("figure", {*tasks, *SPECS["study"], *FIGURES}),
         "gpus": of_tasks,
         "has": ("task or table", {*tasks, *TABLES, *FACTS, *WHOLE}),

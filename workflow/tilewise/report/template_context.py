@@ -93,4 +93,4 @@ FIGURES: dict[str, Callable[[Any], tuple]] = {
     "tuning": lambda page: ("tune", page.evidence),
 }
 #: Names of layouts that are not those of their tables.
-LAYOUTS: dict[str, str] = {"provenance": ""}
+LAYOUTS: dict[str, str] = {"provenance": "", "rungs_double": "rungs"}
