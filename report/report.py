@@ -13,8 +13,8 @@
 # %% [markdown]
 # # The study as a notebook
 #
-# The pages `results/*.html` are made from `report/sections`: Markdown with numbers. Here are the same evidence, the
-# same tables and the same figures, to take apart. Without results of your own, these are the recorded ones.
+# `results/report.html` and `assignment.html` are made from `report/sections`: Markdown with numbers. Here are the same
+# evidence, the same tables and the same figures, to take apart. Without results of your own, they are recorded ones.
 
 # %% tags=["parameters"]
 folders = None  # the folders of this run's platforms; None: all in results/

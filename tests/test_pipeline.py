@@ -186,7 +186,7 @@ def test_a_users_kernels_are_beside_the_others(finished):
     assert {"tile_n 16, tile_m 32, rows 4, cols 16"} <= set(table.choice)
     traced = pd.read_csv(clone / "results/emulator/traffic.csv")
     assert traced[traced.kernel == "mine"].races.eq(0).any(), "it was searched for faults"
-    page = (clone / "results/tables.html").read_text()
+    page = (clone / "results/report.html").read_text()
     assert ">mine<" in page and ">short_one<" in page and "tile_n 24" in page
 
 

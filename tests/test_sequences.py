@@ -92,7 +92,7 @@ EDITS = {
     "a kernel": ("kernels/own.cu", "// kernel:", "// the kernel:"),
     "a fault": ("kernels/own.cu", ",right,", ",incorrect,"),
     "a header": ("kernels/own.cuh", "// header", "// the header"),
-    "a section": ("report/sections/report/00-answer.md", "{% set", "{# edited #}{% set"),
+    "a section": ("report/sections/tables/01-threads.md", "## ", "{# edited #}## "),
     "an upgrade": ("workflow/tilewise/explain/number_format.py", "digits", "figures"),
     "a claim": ("report/claims.yaml", "# The claims", "# All claims"),
 }
@@ -104,7 +104,7 @@ DELETED += [
     "here/device.json",
     "traffic.csv",
     "report.html",
-    "tables.html",
+    "story.html",
 ]
 DELETED += ["notes.json", "outcome.txt", "outcomes/one.txt", "figures", "here/tune/tuned.csv", "here/counters.csv"]
 
@@ -379,7 +379,7 @@ class Sequences(stateful.RuleBasedStateMachine):
 
 
 SHOWN = {"tables": "csv", "figures": "svg"}
-WHOLE = ["report.html", "tables.html", "assignment.html", "outcome.txt", "ro-crate-metadata.json", "notes.json"]
+WHOLE = ["report.html", "story.html", "assignment.html", "outcome.txt", "ro-crate-metadata.json", "notes.json"]
 
 
 @pytest.fixture(scope="module")

@@ -1,64 +1,107 @@
-// Tables that sort and filter when their fold is opened, words of a point, links that open what they lead to, and
-// figures to take away. The page reads without any of it.
+// Tables that sort and filter, and large figures, made from packed data when their fold is opened; words of a point, links
+// that open what they lead to, and tables and figures to take away. The page reads without any of it.
 
-const FILTERED = "th.filter";
-
-// DataTables, unpacked when the first fold is opened.
-let library = null;
-async function unpacked() {
-  const bytes = Uint8Array.from(atob(PACKED), (letter) => letter.charCodeAt(0));
+async function unpack(packed) {
+  const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Function(await new Response(stream).text())();
+  return new Response(stream).text();
 }
 
-const begun = new WeakSet();
-async function start(table) {
-  if (begun.has(table)) return;
-  begun.add(table);
-  const DataTable = await (library ??= unpacked());
+// DataTables, unpacked when the first table is opened. Numbers sort as such, those that are missing last.
+let library = null;
+async function dataTables() {
+  const DataTable = new Function(await unpack(PACKED))();
+  const missing = (compare) => (a, b) => isNaN(a) - isNaN(b) || compare(a, b) || 0;
+  DataTable.type("measured", { order: { asc: missing((a, b) => a - b), desc: missing((a, b) => b - a) } });
+  return DataTable;
+}
+
+const plain = document.createElement("span");
+function words(cell) {
+  plain.innerHTML = Array.isArray(cell) ? cell[0] : cell;
+  return plain.textContent.trim();
+}
+const size = (cell) => (Array.isArray(cell) ? cell[1] : parseFloat(words(cell).replaceAll(",", "")));
+
+function element(name, attributes, ...content) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) if (value) made.setAttribute(key, value);
+  made.append(...content);
+  return made;
+}
+
+async function openTable(fold) {
+  const [data, DataTable] = await Promise.all([unpack(fold.dataset.table).then(JSON.parse), (library ??= dataTables())]);
+  const head = element("thead", {}), table = element("table", { class: "sortable" });
+  if (data.groups.length) {
+    head.append(element("tr", {}, ...data.groups.map(([span, words]) => words
+      ? element("th", { colspan: span, scope: "colgroup", class: "group" }, words) : element("td", { colspan: span }))));
+  }
+  head.append(element("tr", {}, ...data.heads.map(([kind, words]) => element("th", { scope: "col", class: kind }, words))));
+  table.append(element("caption", {}, element("span", {}, data.caption)), head);
+  const box = element("div", { class: "table", tabindex: "0", role: "region", "aria-label": data.caption }, table);
+  fold.append(box);
+  const wordy = ([kind]) => /words/.test(kind) && !/size/.test(kind);
   const grid = new DataTable(table, {
-    paging: false,
+    data: data.rows,
+    deferRender: true,
+    pageLength: 50,
+    lengthMenu: [50, 200, { label: "all", value: -1 }],
     order: [],
     autoWidth: false,
     titleRow: table.tHead.rows.length - 1,
-    layout: { topStart: "search", topEnd: "info", bottomStart: null, bottomEnd: null },
-    language: { search: "Search", info: "_TOTAL_ rows", infoEmpty: "no row", infoFiltered: "of _MAX_", zeroRecords: "none" },
+    columns: data.heads.map((head, column) => ({
+      className: head[0].replace("filter", ""),
+      type: wordy(head) ? "string" : "measured",
+      render: (_, type, row) => {
+        const cell = row[column];
+        if (type === "sort" || type === "type") return wordy(head) ? words(cell) : size(cell);
+        return type === "filter" ? words(cell) : Array.isArray(cell) ? cell[0] : cell;
+      },
+    })),
+    createdRow: (row, _, index) => data.kinds[index] && row.classList.add(data.kinds[index]),
+    layout: { topStart: "search", topEnd: "info", bottomStart: "pageLength", bottomEnd: "paging" },
+    language: { search: "Search", info: "_TOTAL_ rows", infoEmpty: "no row", infoFiltered: "of _MAX_", zeroRecords: "none",
+                lengthMenu: "_MENU_ rows a page" },
   });
-  const filters = document.createElement("div");
-  filters.className = "filters";
-  for (const head of table.querySelectorAll(FILTERED)) {
-    const column = grid.column(head);
-    const values = [...new Set(column.nodes().toArray().map((cell) => cell.textContent.trim()))];
-    if (values.length < 2 || values.length > 60) continue;
-    const choice = document.createElement("select");
+  const filters = element("div", { class: "filters" });
+  data.heads.forEach(([kind, heading], column) => {
+    if (!/filter/.test(kind)) return;
+    const values = [...new Set(data.rows.map((row) => words(row[column])))].sort();
+    if (values.length < 2 || values.length > 60) return;
+    const choice = element("select", {});
     choice.add(new Option("all", ""));
-    for (const value of values.sort()) choice.add(new Option(value || "(empty)", value));
+    for (const value of values) choice.add(new Option(value || "(empty)", value));
     choice.addEventListener("change", () => {
-      const wanted = choice.value;
-      const test = (text, row, index) => column.nodes().toArray()[index] === undefined || grid.cell(index, column.index()).node().textContent.trim() === wanted;
-      column.search.fixed("filter", choice.selectedIndex ? test : null).draw();
+      const test = (text, row, index) => words(data.rows[index][column]) === choice.value;
+      grid.column(column).search.fixed("filter", choice.selectedIndex ? test : null).draw();
     });
-    const label = document.createElement("label");
-    const group = table.querySelectorAll("thead tr").length > 1 ? groupOf(head) : "";
-    label.append(group + head.textContent.trim() + " ", choice);
-    filters.append(label);
-  }
-  if (filters.children.length) table.closest(".table").before(filters);
-  table.dataset.started = "yes";
+    filters.append(element("label", {}, `${groupOf(data.groups, column)}${heading} `, choice));
+  });
+  if (filters.children.length) box.before(filters);
+  fold.dataset.started = "yes";
 }
 
-// The words above the columns among which a heading stands.
-function groupOf(head) {
-  let at = [...head.parentElement.children].indexOf(head);
-  for (const group of head.closest("thead").rows[0].cells) {
-    if (at < group.colSpan) return group.textContent.trim() ? group.textContent.trim() + ": " : "";
-    at -= group.colSpan;
+// The words above the columns among which a column stands.
+function groupOf(groups, at) {
+  for (const [span, words] of groups) {
+    if (at < span) return words ? `${words}: ` : "";
+    at -= span;
   }
   return "";
 }
 
-for (const fold of document.querySelectorAll("details.fold")) {
-  fold.addEventListener("toggle", () => fold.open && fold.querySelectorAll("table.sortable").forEach(start));
+const folds = "details[data-table], details[data-drawing]";
+for (const fold of document.querySelectorAll(folds)) {
+  fold.addEventListener("toggle", async () => {
+    if (!fold.open || fold.dataset.begun) return;
+    fold.dataset.begun = "yes";
+    if (fold.dataset.table) return openTable(fold);
+    const drawing = fold.querySelector(".drawing");
+    drawing.innerHTML = await unpack(fold.dataset.drawing);
+    listen(drawing);
+    fold.dataset.started = "yes";
+  });
 }
 
 function reveal() {
@@ -75,10 +118,6 @@ const tip = document.createElement("div");
 tip.id = "tip";
 tip.setAttribute("role", "status");
 document.body.append(tip);
-for (const title of document.querySelectorAll(".drawing svg :is(use, path, rect) > title")) {
-  title.parentNode.dataset.tip = title.textContent; // the browser's own tip would show beside ours
-  title.remove();
-}
 let told = null;
 function tell(mark) {
   if (!mark && !told) return;
@@ -96,9 +135,13 @@ function tell(mark) {
 tip.hidden = true;
 document.addEventListener("pointerover", (event) => tell(event.target.closest?.("[data-tip]") ?? null));
 document.addEventListener("scroll", () => tell(told), { capture: true, passive: true }); // it stays beside its point
-for (const drawing of document.querySelectorAll(".drawing")) {
+function listen(drawing) {
+  for (const title of drawing.querySelectorAll("svg :is(use, path, rect) > title")) {
+    title.parentNode.dataset.tip = title.textContent; // the browser's own tip would show beside ours
+    title.remove();
+  }
   const marks = [...drawing.querySelectorAll("[data-tip]")];
-  if (!marks.length) continue;
+  if (!marks.length) return;
   drawing.setAttribute("aria-description", "Arrow keys tell the values of its points.");
   drawing.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
@@ -110,15 +153,34 @@ for (const drawing of document.querySelectorAll(".drawing")) {
   });
   drawing.addEventListener("blur", () => tell(null));
 }
+document.querySelectorAll(".drawing").forEach(listen);
 
-// ---- A figure to take away: its SVG as it stands, with the colours of the page written out. The page may have been sent
-// to somebody without the folder beside it, to which its links lead.
+// ---- Figures and tables to take away. The page may have been sent to somebody without the folder beside it, to which
+// its links lead.
+function save(name, text, type) {
+  const link = element("a", { download: name, href: URL.createObjectURL(new Blob([text], { type })) });
+  document.body.append(link);
+  link.click();
+  link.remove();
+}
+
+// A drawing as it stands, with the colours of the page written out.
 for (const link of document.querySelectorAll('a[download$=".svg"]')) {
-  link.addEventListener("click", () => {
-    const drawing = link.closest("figure").querySelector("svg").cloneNode(true);
-    const style = getComputedStyle(document.documentElement);
-    drawing.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-    const text = drawing.outerHTML.replace(/var\((--\w+)\)/g, (_, name) => style.getPropertyValue(name).trim());
-    link.href = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
+  link.addEventListener("click", async (event) => {
+    event.preventDefault();
+    const figure = link.closest("figure"), style = getComputedStyle(document.documentElement);
+    const packed = figure.querySelector("[data-drawing]:not([data-started])");
+    const drawing = packed ? document.createElement("div") : figure.querySelector("svg").cloneNode(true);
+    if (packed) drawing.innerHTML = await unpack(packed.dataset.drawing);
+    const svg = packed ? drawing.querySelector("svg") : drawing;
+    svg.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+    save(link.download, svg.outerHTML.replace(/var\((--\w+)\)/g, (_, name) => style.getPropertyValue(name).trim()),
+         "image/svg+xml");
+  });
+}
+for (const link of document.querySelectorAll("a[data-packed]")) {
+  link.addEventListener("click", async (event) => {
+    event.preventDefault();
+    save(link.download, await unpack(link.dataset.packed), "text/csv");
   });
 }

@@ -150,7 +150,7 @@ def test_the_table_of_counters_at_full_size(profiled):
     assert row["matrices_moved"] == pytest.approx(64e6 / (3 * 4 * 2048**2))
     assert row["wavefronts_per_100"] == pytest.approx(100 * 2**27 / (2048**3 / 32))
     assert row["waits"] == "mio throttle 5, barrier 2, long scoreboard 1", "an instruction that is issued does not wait"
-    said = " ".join(html.unescape(re.sub(r"<[^>]+>", "", render.Page(profiled).section("tables/13-memory.md"))).split())
+    said = " ".join(html.unescape(re.sub(r"<[^>]+>", "", render.Page(profiled).section("tables/05-whole.md"))).split())
     assert "issue in 45 % of the cycles of tiled (tile 16) in float" in said
     assert "Memory moves 1.27 times the three matrices" in said and "mio throttle 5, barrier 2" in said
     nothing = profiled.facts | {"counters": profiled.facts["counters"].head(0)}

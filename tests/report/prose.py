@@ -45,11 +45,3 @@ def said(evidence, source):
 def section(evidence, name, **tables):
     """What a whole section says of some evidence; `tables` replace those of `render.TABLES`."""
     return plain(Words(evidence, **tables).section(name))
-
-
-def told(evidence, name):
-    """What a section says of each kernel, below its heading."""
-    page = Words(evidence).section(name)
-    found = re.findall(r'<h[23] id="([^"]+)">.*?</h[23]>(.*?)(?=<h[23]|$)', page, re.DOTALL)
-    told = {re.match(r"\w+", title)[0]: plain(words) for title, words in found}
-    return {name: words for name, words in told.items() if name in evidence.kernels}

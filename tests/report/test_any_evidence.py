@@ -213,11 +213,11 @@ def _fail(*_, **__):
             figure_rows,
             "in_order",
             "Figure: Speed-up over the best naive kernel, float",
-            "tables/09-side-by-side.md",
+            "tables/05-whole.md",
             "Best choices.",
         ),
-        (provenance, "verification", "Table: Verified points", "tables/17-appendix.md", "Provenance."),
-        (variability, "clocks", "Text: clocks", "tables/17-appendix.md", "Provenance."),
+        (provenance, "verification", "Table: Verified points", "tables/06-reading.md", "Provenance."),
+        (variability, "clocks", "Text: clocks", "tables/06-reading.md", "Provenance."),
     ],
 )
 def test_a_piece_that_cannot_be_made_leaves_a_note_beside_the_rest(
@@ -253,7 +253,7 @@ def test_a_sentence_that_cannot_be_made_leaves_the_others(tmp_path):
     each = ("Wrong {{ this.gflops + 'x' }}.", "Right {{ this.gflops }}.", "Empty {{ this.gflops / 0 }}.")
     block = "".join(f"{{% sentence %}}\n{words}\n{{% endsentence %}}\n" for words in each)
     page = render.Page(evidence)
-    words = page.text(f'{{% call(this, last, gpu) rung("naive") %}}\n{block}{{% endcall %}}')
+    words = page.text(f"{{% set this = row('rungs', kernel='naive') %}}\n{block}")
     assert [note.partition(" cannot")[0] for note in notes.find_notes(words)] == ["Sentence: None:2"]
     assert "Right" in words and "Empty" not in words
     assert page.left_out == [("None:8", "float division by zero")]
@@ -284,13 +284,13 @@ def test_the_text_of_a_user_is_shown_as_it_is(small, tmp_path, monkeypatch):
     kernels = {name: dataclasses.replace(kernel, title=NASTY) for name, kernel in synthetic.KERNELS.items()}
     monkeypatch.setattr(registry, "load", lambda *_, **__: kernels)
     made = small(title=NASTY)
-    page = made.html("tables")
+    page = made.html("report")
     assert notes.find_notes(page) == []
     assert f">{html.escape(NASTY, quote=False)}".replace('"', "&quot;") + "<a class=" in page, "a heading"
     assert f"<b>{markupsafe.escape(NASTY)}.</b>" in page, "a caption"
     assert f">{markupsafe.escape(NASTY)}</a>" in page, "the table of contents"
     assert "<i>d</i>" not in page and 'href="#g"' not in page
-    render.write({tmp_path / "results/tables.html": page}, made.drawings)
+    render.write({tmp_path / "results/report.html": page}, made.drawings)
     assert "var(--x)" in (tmp_path / "results/figures/mine.svg").read_text()
 
 

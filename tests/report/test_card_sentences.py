@@ -52,7 +52,7 @@ def test_the_cards_of_a_model_are_compared_where_all_have_measured_and_the_slow_
     lost = ((timed.task == "task2a") & (timed.kernel == "tiled")).sum()
     assert lost > 0
     assert table.compared["gpu-node7"] == len(timed) - lost
-    words = section(three, "tables/17-appendix.md")
+    words = section(three, "tables/06-reading.md")
     assert "Three cards of the model Invented H200 were compared at " in words
     assert "from the slowest to the fastest is 5.8 % of the median rate" in words
     assert "The slowest is GPU-gpu-node8 on node8, at 95.24 %." in words
@@ -61,7 +61,7 @@ def test_the_cards_of_a_model_are_compared_where_all_have_measured_and_the_slow_
 def test_a_single_card_is_compared_with_none(tmp_path):
     evidence = load_evidence([synthetic.write(tmp_path / "gpu")], recorded=tmp_path / "none")
     assert provenance.cards(evidence).empty
-    words = section(evidence, "tables/17-appendix.md")
+    words = section(evidence, "tables/06-reading.md")
     assert "was in use" not in words and "while other work ran" not in words and "were compared at" not in words
 
 
@@ -72,7 +72,7 @@ def test_a_card_in_use_and_rows_beside_other_work_are_said(tmp_path):
     rows["alone"] = [False, True] * (len(rows) // 2) + [None] * (len(rows) % 2)
     rows.to_csv(place / "measurements.csv", index=False)
     evidence = load_evidence([place], recorded=tmp_path / "none")
-    words = section(evidence, "tables/17-appendix.md")
+    words = section(evidence, "tables/06-reading.md")
     assert "was in use: MIG is on, so that the card is divided; 2 other processes on it." in words
     assert f"{len(rows) // 2:,} of {len(rows) // 2 * 2:,} points were measured while other work ran" in words
     facts = dict(provenance.provenance(evidence).itertuples(index=False))
@@ -89,7 +89,7 @@ def test_what_changed_beyond_the_spread_between_two_machines(three):
     assert (other.changed == apart).all() and apart.any()
     far = (table.faster - 1).abs()
     assert far.is_monotonic_decreasing, "the largest differences come first"
-    words = section(three, "tables/16-machines.md")
+    words = section(three, "tables/05-whole.md")
     assert "In the median" in words and "node8" in words and "node9" in words
 
 

@@ -1,15 +1,18 @@
 """Why each rung is faster: every number of a causal sentence comes from the recorded counts, and a sentence whose
 premise fails in another run is not said there."""
 
+import base64
 import dataclasses
+import gzip
+import re
 
 import pandas as pd
 import pytest
-from prose import plain, section, told
+from prose import plain, section
 
 from tilewise import RECORDED
-from tilewise.evidence import data_sheets, load_evidence
-from tilewise.explain import bottleneck, climb, provenance, timings, variability
+from tilewise.evidence import load_evidence
+from tilewise.explain import bottleneck, climb, provenance, timings
 from tilewise.explain.number_format import plus_minus, rounded
 from tilewise.report import figures, markup, remarks, render, tables
 
@@ -38,14 +41,6 @@ def ncu():
     rows = rows.set_index("kernel")
     assert rows.index.is_unique
     return rows.assign(work=4096**3 / 32)  # multiply-adds of a warp
-
-
-ANSWER, LADDER, LAST = "report/00-answer.md", "report/02-ladder.md", "report/03-last-rungs.md"
-
-
-@pytest.fixture(scope="module")
-def page(recorded):
-    return told(recorded, LADDER)
 
 
 def test_ceilings_follow_from_the_instructions_that_ran(rungs, ncu):
@@ -94,7 +89,7 @@ def test_everything_shows_the_same_ceiling(recorded, rungs):
     )
 
 
-def test_the_counts_behind_register_tile_and_vector_loads(rungs, ncu, page):
+def test_the_counts_behind_register_tile_and_vector_loads(rungs, ncu):
     """What falls is what they execute and wait for; passes of shared memory and resident warps do not."""
     before, after = ncu.loc["register_tile"], ncu.loc["vector_loads"]
     others = [100 * (row["executed_instructions"] / row["work"] - 1) for row in (before, after)]
@@ -107,54 +102,32 @@ def test_the_counts_behind_register_tile_and_vector_loads(rungs, ncu, page):
     assert (before["stall_barrier"], after["stall_barrier"]) == (1.15, 0.34)
     assert rungs.loc["register_tile", "warps"] == rungs.loc["vector_loads", "warps"] == 16
     assert rungs.loc[["register_tile", "vector_loads"], "wavefronts_per_100"].tolist() == pytest.approx(passes)
-    assert "1.36 warps wait for global memory and 1.15 at a barrier" in page["register_tile"]
     names = [f"{where}_{what}_requests" for where in ("shared", "global") for what in ("load", "store")]
     assert 100 * before[names].sum() / before["work"] == pytest.approx(8.6, abs=0.05)
-    assert "only 8.62 of the 34.1 other instructions per 100 multiply-adds load or store" in page["register_tile"]
-    assert "15.7 others for 100 multiply-adds instead of 34.1" in page["vector_loads"]
-    waits = "wait less for global memory (0.87 per issued instruction, 1.36 before) and at barriers (0.34, 1.15 before)"
-    assert waits in page["vector_loads"]
-    busy = [f"{row['issue_percent']:.0f} %" for row in (after, before)]
-    assert f"the schedulers issue in {busy[0]} of the cycles instead of {busy[1]}" in page["vector_loads"]
-    for name in ("register_tile", "vector_loads"):
-        assert "emulator" not in page[name] and "occupancy" not in page[name]
-    assert "bank conflicts" not in page["register_tile"]
-    assert "need 33.7 passes of shared memory, 40 % of them because of bank conflicts" in page["vector_loads"]
+    assert after["issue_percent"] > before["issue_percent"] + 10, "and the schedulers issue more"
 
 
-def test_the_counts_behind_the_rungs_that_wait_less(rungs, ncu, page):
+def test_the_counts_behind_the_rungs_that_wait_less(rungs, ncu):
     waits = [ncu.loc[name, ["stall_long_scoreboard", "stall_barrier"]].tolist() for name in ("warp_tile", "pipelined")]
     assert waits == [[0.81, 0.44], [0.01, 0.02]]
-    assert (
-        "The warps still wait: 0.81 of them per issued instruction wait for global memory and 0.44 at a barrier"
-        in page["warp_tile"]
-    )
-    assert "0.01 warps wait for global memory (0.81 before) and 0.02 at a barrier (0.44)" in page["pipelined"]
-    shares = [f"{rungs.loc[name, 'percent_of_ceiling']:.0f} %" for name in ("pipelined", "warp_tile")]
-    assert f"{shares[0]} of its ceiling instead of {shares[1]}" in page["pipelined"]
+    assert rungs.loc["pipelined", "percent_of_ceiling"] > rungs.loc["warp_tile", "percent_of_ceiling"] + 10
+    row = rungs.loc["warp_tile"]
+    assert row["accesses_per_100"] < 25 and row["wavefronts_per_100"] < 25 < rungs.loc["tiled", "wavefronts_per_100"]
     conflicts = [
         100 * row["shared_bank_conflicts"] / (row["shared_load_wavefronts"] + row["shared_store_wavefronts"])
         for _, row in ncu.loc[["vector_loads", "warp_tile"]].iterrows()
     ]
     assert conflicts == pytest.approx([39.7, 4.06], abs=0.05)
-    assert "bank conflicts fall from 40 % of the passes of shared memory to 4.1 %" in page["warp_tile"]
     assert (ncu.loc["pipelined", "stall_dispatch_stall"], ncu.loc["async_copies", "stall_dispatch_stall"]) == (
         0.16,
         0.41,
     )
-    assert (
-        "more warps are held back at dispatch: 0.41 per issued instruction (0.16 in pipelined)" in page["async_copies"]
-    )
 
 
-def test_the_counts_behind_tiles_in_shared_memory(rungs, ncu, page):
+def test_the_counts_behind_tiles_in_shared_memory(rungs, ncu):
     """The tighter of two limits is shown: passes of shared memory, for which the warps wait, and not barriers."""
     tiled = ncu.loc["tiled"]
     assert tiled[["stall_mio_throttle", "stall_long_scoreboard", "stall_barrier"]].tolist() == [15.57, 6.72, 5.28]
-    assert "157 passes for 100 multiply-adds, which allows only 10.4 TFLOP/s" in page["tiled"]
-    assert (
-        "15.6 of them wait for the pipe to shared memory, 6.72 for global memory and 5.28 at a barrier" in page["tiled"]
-    )
     assert rungs.loc["tiled", "gflops"] < rungs.loc["tiled", "bound_gflops"]
 
 
@@ -164,21 +137,6 @@ def without(evidence, **changes):
     return dataclasses.replace(evidence, facts=evidence.facts | {"counters": counters.assign(**changes)})
 
 
-def test_a_cause_whose_premise_fails_is_not_told(recorded):
-    """Where ncu saw no waits, or another kernel waits more, the page does not tell of them."""
-    calm = told(without(recorded, stall_long_scoreboard=0.1, stall_barrier=0.1, stall_mio_throttle=0.1), LADDER)
-    assert "warps wait for global memory" not in calm["register_tile"] + calm["vector_loads"] + calm["pipelined"]
-    assert "The warps still wait" not in calm["warp_tile"] and "wait for the pipe" not in calm["tiled"]
-    same = told(without(recorded, stall_dispatch_stall=0.3), LADDER)
-    assert "held back at dispatch" not in same["async_copies"]
-    facts = recorded.facts | {"counters": recorded.facts["counters"].head(0)}
-    bare = dataclasses.replace(recorded, facts=facts)
-    nothing = told(bare, LADDER)
-    for words in ("per issued instruction", "executed", "passes of shared memory", "bank conflicts", "instructions:"):
-        assert not any(words in each for each in nothing.values()), words
-    assert "It waits less" not in section(bare, ANSWER), "ceilings of machine code alone may be far off"
-
-
 def test_waits_at_one_size_explain_no_other(recorded):
     """ncu profiled at 4096 cubed: a rung that is slower at 8192 waits for something else there."""
     large = (recorded.gpu["kernel"] == "register_tile") & (recorded.gpu["n"] == 8192)
@@ -186,7 +144,6 @@ def test_waits_at_one_size_explain_no_other(recorded):
     slow = dataclasses.replace(recorded, gpu=gpu)
     found = climb.rungs(climb.climb(slow, climb.CLIMB), slow).set_index("kernel")
     assert pd.isna(found.loc["register_tile", "stall_barrier"]) and found.loc["warp_tile", "stall_barrier"] == 0.44
-    assert "wait for global memory" not in told(slow, LADDER)["register_tile"]
 
 
 def with_runs(evidence, kernel, slower):
@@ -209,31 +166,8 @@ def test_a_tie_is_told_and_drawn_as_a_tie(recorded):
     found = [climb.rungs(climb.climb(each, climb.CLIMB), each) for each in (tied, apart)]
     assert [table["as_fast"].sum() for table in found] == [1, 0]
     assert found[0].set_index("kernel").loc["stream_k", "as_fast"]
-    assert "as fast as tma_ring: their runs overlap" in told(tied, LADDER)["stream_k"]
-    assert "as fast as" not in told(apart, LADDER)["stream_k"]
-    assert "tma_ring is as fast as stream_k: their runs overlap." in section(tied, ANSWER)
-    assert "overlap" not in section(apart, ANSWER)
-
-
-def test_the_headline_names_the_block_of_its_baseline(recorded, rungs):
-    ladder = tables.ladder(recorded)
-    said = section(recorded, ANSWER)
-    times = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
-    cube = times[(times["n"] == 8192) & (times["m"] == 8192) & (times["p"] == 8192) & (times["dtype"] == "float")]
-    naive = cube[cube["kernel"] == "naive"]
-    assert naive.loc[naive["gflops"].idxmax(), "block_x"] == 512
-    own = naive[(naive["task"] == "ladder_float") & (naive["block_x"] == 128)]["gflops"].iloc[0]
-    ladder_rows = cube[cube["task"] == "ladder_float"].set_index("kernel")["gflops"]
-    assert f"{100 * (ladder_rows['stream_k'] / ladder_rows['cublas'] - 1):.0f} % faster than cuBLAS" in said
-    best = ladder_rows["stream_k"]
-    assert f"{rounded(best / own, 'x')} times as fast as the textbook's kernel with blocks of 128 × 8" in said
-    of_best = rounded(best / naive["gflops"].max(), "x")
-    assert f"{of_best} times as fast as the textbook's kernel with its best block, 512 × 2 threads." in said
-    high = recorded.gpu["run_high_ms"].mask(recorded.gpu["block_x"] == 512, 1.4 * recorded.gpu["time_ms"])
-    unsettled = tables.ladder(dataclasses.replace(recorded, gpu=recorded.gpu.assign(run_high_ms=high)))
-    assert "512 × 2" not in section(recorded, ANSWER, ladder=unsettled)
-    alone = ladder[(ladder["kernel"] != "naive")]
-    assert "best block" not in section(recorded, ANSWER, ladder=alone)
+    said = [remarks.rate_remark(table, table[table["kernel"] == "stream_k"].iloc[0]) for table in found]
+    assert "as fast as `tma_ring`: their runs overlap" in said[0] and "overlap" not in said[1]
 
 
 def test_no_best_choice_has_bought_its_rate_with_digits(recorded):
@@ -252,41 +186,6 @@ def test_no_best_choice_has_bought_its_rate_with_digits(recorded):
     assert best(dataclasses.replace(recorded, gpu=recorded.gpu.assign(relative_error=as_accurate))) == 13
 
 
-def test_the_first_reasons_compare_like_with_like(recorded, rungs):
-    """Waiting is shown on a rung that neither its requests nor shared memory slow down, at a lower share of its ceiling
-    than the fastest."""
-    row, best = rungs.loc["warp_tile"], rungs.loc["stream_k"]
-    assert row["accesses_per_100"] < 25 and row["wavefronts_per_100"] < 25 < rungs.loc["tiled", "wavefronts_per_100"]
-    said = section(recorded, ANSWER)
-    assert f"needs {rounded(rungs.loc['naive', 'accesses_per_100'])} requests" in said
-    assert f"needs {rounded(best['accesses_per_100'])}" in said
-    of_tma = section(with_runs(recorded, "tma_ring", 0.999), ANSWER)
-    assert "It waits less" in of_tma and "warp_tile" in of_tma and " tiled" not in of_tma
-    assert f"{row['percent_of_ceiling']:.0f} % of the rate" in of_tma
-    small = rungs.assign(waves=0.5).reset_index()
-    assert "It waits less" not in section(recorded, ANSWER, rungs=small), "too few blocks for the chip"
-
-
-def test_a_peak_of_the_clock_is_no_data_sheet(recorded):
-    """989.5 and 494.7 TFLOP/s are printed, 1,071 and 535 follow from units and the highest clock."""
-    found = tables.bandwidth(recorded).set_index(["quantity", "dtype"])
-    for dtype, printed, computed in (("half", 989.5, 1070.5), ("tf32", 494.7, 535.3)):
-        row = found.loc[("tensor_rate", dtype)]
-        assert (row["printed"] / 1000, row["datasheet"] / 1000) == pytest.approx((printed, computed), abs=0.05)
-        assert row["percent_of_printed"] == pytest.approx(100 * row["measured"] / row["printed"])
-    assert pd.isna(found.loc[("l1_bandwidth", "float"), "printed"])
-    said = section(recorded, "tables/11-roofs.md")
-    row = found.loc[("tensor_rate", "half")]
-    share = f"half {row['measured'] / 1000:.0f} of 989.5 TFLOP/s, {row['percent_of_printed']:.0f} %"
-    assert f"{share} (peak at 1,980 MHz: 1,070)" in said
-    assert "half and bfloat16 reach 50 % of the peak" in said
-    roofs = recorded.facts["bandwidth"]
-    fast = roofs.assign(measured=0.95 * roofs["datasheet"])
-    fast = dataclasses.replace(recorded, facts=recorded.facts | {"bandwidth": fast})
-    assert "every two cycles" not in section(fast, "tables/11-roofs.md")
-    assert set(data_sheets()["source"]) and data_sheets()["source"].str.contains("NVIDIA").all()
-
-
 def test_a_card_that_is_not_listed_has_no_data_sheet(recorded):
     """Nor has one whose name only begins alike."""
     [gpu] = recorded.gpus
@@ -294,33 +193,15 @@ def test_a_card_that_is_not_listed_has_no_data_sheet(recorded):
     other = dataclasses.replace(recorded, gpus=(dataclasses.replace(gpu, device=device),))
     table = tables.bandwidth(other)
     assert table["printed"].isna().all()
-    assert "data sheet" not in section(other, "tables/11-roofs.md")
+    assert "data sheet" not in section(other, "tables/04-further.md")
 
 
 def in_double(evidence):
     """What the page tells of each rung in double."""
-    return plain(render.Page(evidence).section("tables/05-double.md"))
+    return plain(render.Page(evidence).section("tables/03-ladders.md"))
 
 
-def test_dmma_waits_for_global_memory(recorded):
-    """Not at its barriers; instructions are compared for the same product of 16 x 8 x 8."""
-    rows = pd.read_csv(FOLDER / "counters.csv", low_memory=False)
-    rows = rows[(rows["dtype"] == "double") & (rows["n"] == 4096)].set_index("kernel")
-    dmma, pipelined = rows.loc["dmma"], rows.loc["dmma_pipelined"]
-    assert dmma[["stall_long_scoreboard", "stall_wait", "stall_barrier"]].tolist() == [4.04, 1.86, 0.61]
-    assert dmma["issue_percent"] == pytest.approx(38.01) and pipelined["stall_long_scoreboard"] == 0.17
-    each = [row["executed_instructions"] / (4096**3 / (16 * 8 * 8)) for row in (dmma, pipelined)]
-    assert each == pytest.approx([33.2, 5.59], abs=0.05)
-    said = in_double(recorded)
-    assert "issue in 38 % of the cycles, and per issued instruction 4.04 warps wait for a load, 1.86 for" in said
-    assert "16 × 8 × 8 takes 5.59 instructions instead of 33.2" in said and "0.61 at a barrier" in said
-    at_barriers = in_double(without(recorded, stall_barrier=5.0))
-    assert "wait for a load" not in at_barriers and "5.59 instructions instead of 33.2" in at_barriers
-    nothing = dataclasses.replace(recorded, facts=recorded.facts | {"counters": recorded.facts["counters"].head(0)})
-    assert "issued instruction" not in in_double(nothing)
-
-
-def test_the_first_screen_says_if_several_cards_measured_a_run(recorded):
+def test_the_origin_says_if_several_cards_measured_a_run(recorded):
     [gpu] = recorded.gpus
     here = dataclasses.replace(gpu, name="emulator", device=dataclasses.replace(gpu.device, backend="emulator"))
 
@@ -332,7 +213,7 @@ def test_the_first_screen_says_if_several_cards_measured_a_run(recorded):
     assert "recorded on an NVIDIA H200 at " in said(one) and "each card" not in said(one)
     two = one.assign(gpu_uuid=one["gpu_uuid"].where(one["task"] != "task3", "GPU-bbbb2222-0000"))
     assert "recorded on two cards of the model NVIDIA H200 at " in said(two)
-    assert "[Where the numbers come from](tables.html#Where-the-numbers-come-from) lists what each card" in said(two)
+    assert "[Where the numbers come from](#Where-the-numbers-come-from) lists what each card" in said(two)
 
 
 def test_every_measured_row_is_told_of_its_card(recorded):
@@ -349,75 +230,14 @@ def test_every_measured_row_is_told_of_its_card(recorded):
     assert set(described["card"]) == {uuid[4:12] for uuid in own.dropna()}
 
 
-def test_what_look_ups_explain_of_the_blocks_and_what_not(recorded):
-    """Two blocks look up more lines; the six others look up equally many, and are a fifth apart all the same."""
-    rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
-    rows = rows[(rows["task"] == "task1a") & (rows["kernel"] == "naive") & (rows["n"] == 8192) & (rows["m"] == 8192)]
-    rates = rows[rows["p"] == 8192].set_index("block_x")["gflops"]
-    assert rates[512] / rates[32] > 1.2 and rates[1024] < rates[8]
-    said = section(recorded, "tables/01-threads.md")
-    assert "8 × 128: 5 lines, 96 %; 16 × 64: 3 lines, 86 %." in said
-    least, most = (rounded(rates[width] / 1000) for width in (32, 512))
-    assert f"other blocks need 2 lines and reach {least} (32 × 32) to {most} TFLOP/s (512 × 2): look-ups do not" in said
-
-
-def test_double_over_float_with_every_block_and_with_the_sources_six(recorded):
-    rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
-    rows = rows[rows["task"].isin(["task1a", "task1b"]) & (rows["kernel"] == "naive") & (rows["n"] == 8192)]
-    rows = rows[(rows["m"] == 8192) & (rows["p"] == 8192)]
-    rows = rows[rows["run_high_ms"] < 1.25 * rows["time_ms"]]
-    six = rows[rows["block_x"] <= 256]
-    longer = [
-        100 * (part[part["dtype"] == "double"]["time_ms"].min() / part[part["dtype"] == "float"]["time_ms"].min() - 1)
-        for part in (rows, six)
-    ]
-    every, of_six = (f"{percent:.0f} % longer" for percent in longer)
-    said = section(recorded, "tables/01-threads.md")
-    assert f"double takes {every} (512 × 2 for both); with the blocks that source a tried, {of_six}" in said
-    assert "(128 × 8 and 64 × 16)" in said
-    assert "between the two" not in said and "not settled" in said
-
-
-def test_what_ends_the_curve_of_tiles_in_double(recorded):
-    """The choices that spill, and only they: 9,088 and 2,908 B a thread."""
-    code = pd.read_csv(FOLDER / "instructions.csv")
-    spilled = code[(code["kernel"] == "multi_tile") & (code["spill_bytes"] > 0)].set_index("instance")["spill_bytes"]
-    assert spilled.to_dict() == {"multi_tile<double, 16, 32>": 9088, "multi_tile<double, 32, 27>": 2908}
-    counts = climb.tile_counts(recorded)
-    assert set(counts.loc[counts["spill_bytes"] > 0, "spill_bytes"]) == {9088, 2908}
-    said = section(recorded, "tables/03-several-tiles.md")
-    rates = points(task="task3", kernel="multi_tile", dtype="double", n=8192, m=8192).set_index(["tile", "ntb"])[
-        "gflops"
-    ]
-    for tile, ntb, spilled_bytes in ((16, 32, "9,088"), (32, 27, "2,908")):
-        rate = rounded(rates[tile, ntb] / 1000)
-        words = (
-            f"tile {tile} with NTB {ntb} has instructions that spill {spilled_bytes} B per thread to local memory and "
-            f"back, and reaches {rate} TFLOP/s"
-        )
-        assert words in said
-    rows = recorded.gpu
-    spilling = (rows["tile"] == 16) & (rows["ntb"] == 32) | (rows["tile"] == 32) & (rows["ntb"] == 27)
-    fast = dataclasses.replace(recorded, gpu=rows.assign(gflops=rows["gflops"].mask(spilling, 7_000.0)))
-    assert "local memory" not in section(fast, "tables/03-several-tiles.md")
-
-
 def test_the_largest_error_is_that_of_a_single_product(recorded):
     rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
     worst = rows[rows["bound_ratio"] == rows["bound_ratio"].max()]
     assert set(worst["p"]) == {1} and worst["bound_ratio"].iloc[0] > 0.99
-    said = section(recorded, "tables/17-appendix.md")
+    said = section(recorded, "tables/06-reading.md")
     assert "100 % of its rounding bound, where every element is a single product, rounded once" in said
     longer = dataclasses.replace(recorded, gpu=recorded.gpu.assign(p=64))
-    assert "single product" not in section(longer, "tables/17-appendix.md")
-
-
-def test_the_energy_counter_exceeds_the_limit_of_the_card(recorded):
-    rows = pd.read_csv(FOLDER / "facts" / "energy.csv")
-    assert rows["watts"].max() > 700
-    said = section(recorded, "tables/08-energy.md")
-    assert f"reads up to {rows['watts'].max():.0f} W on a card that is limited to 700 W" in said
-    assert "measured once" in said
+    assert "single product" not in section(longer, "tables/06-reading.md")
 
 
 def test_the_report_and_its_tables_measure_spread_alike(recorded):
@@ -426,86 +246,28 @@ def test_the_report_and_its_tables_measure_spread_alike(recorded):
     several = rows[rows["runs"] > 1]
     apart = (100 * (several["run_high_ms"] - several["run_low_ms"]) / several["time_ms"]).max()
     assert apart == pytest.approx(timings.describe(recorded.gpu, recorded)["between_percent"].max())
-    assert f"The farthest apart are {rounded(apart, '%')}" in section(recorded, "tables/17-appendix.md")
+    assert f"The farthest apart are {rounded(apart, '%')}" in section(recorded, "tables/06-reading.md")
 
 
-def test_arithmetic_allows_what_the_tightest_count_does(rungs, ncu, page):
+def test_arithmetic_allows_what_the_tightest_count_does(rungs, ncu):
     """By hand from ncu's counts and the recorded roofs; what a rung gains is beside what arithmetic lets it expect."""
     row, roofs = ncu.loc["register_tile"], pd.read_csv(FOLDER / "facts/bandwidth.csv").set_index(["quantity", "dtype"])
     alone = roofs.loc[("multiply_add_rate", "float"), "measured"]
     of_instructions = alone * row["work"] / row["executed_instructions"]
     assert rungs.loc["register_tile", "bound_gflops"] == pytest.approx(of_instructions)
     assert rungs.loc["register_tile", "bound_by"] == "instructions"
-    requests = 25 / rungs.loc["naive", "accesses_per_100"] * alone
+    # One request per cycle and multiprocessor, at the clock of the row; 64 operations per multiply-add of a warp.
+    clock = rungs.loc["naive", "sm_clock_mhz"]
+    requests = 64 * 132 * clock / 1000 * 100 / rungs.loc["naive", "accesses_per_100"]
     assert (
         rungs.loc["naive", "bound_gflops"] == pytest.approx(requests) and rungs.loc["naive", "bound_by"] == "requests"
     )
     passes = 64 * roofs.loc[("shared_wavefronts_16_bytes", "float"), "measured"] / 1.57092767
     assert rungs.loc["tiled", "bound_gflops"] == pytest.approx(passes, rel=1e-4)
-    assert "10.4 TFLOP/s, limited by passes of shared memory: 1.31× the limit of naive" in page["tiled"]
+
     assert (rungs["gflops"] <= rungs["bound_gflops"]).sum() == rungs["bound_gflops"].notna().sum() >= 10
     top = rungs.loc["tiled", ["top_wait", "top_wait_each"]].tolist()
     assert top == ["because the queue to shared memory is full", 15.57]
-
-
-def test_the_assignments_questions_are_answered(recorded):
-    """Every number follows from the recorded files alone."""
-    said = section(recorded, "assignment/00-assignment.md")
-    rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
-    rows = rows[rows["status"] == "ok"]
-    cube = rows[(rows["n"] == 8192) & (rows["p"] == 8192) & (rows["m"] == 8192)]
-    cube = cube[~(cube["run_high_ms"] > 1.25 * cube["time_ms"])]
-    best = {name: part["time_ms"].min() for name, part in cube.groupby(["task", "kernel", "dtype"])}
-    loop = best["cpu", "kij", "float"] / best["task1a", "naive", "float"]
-    assert f"{rounded(loop, 'x')}× as long" in said
-    rate = rounded(2 * 8192**3 / best["task1a", "naive", "float"] / 1e9)
-    assert f"a block of 512 × 2 is best, with {rate} TFLOP/s; of the six blocks that source a tried, 128 × 8." in said
-    longer = 100 * (best["task1b", "naive", "double"] / best["task1a", "naive", "float"] - 1)
-    assert f"{longer:.0f} % longer, each type with its best block (512 × 2 for both)" in said
-    assert "units for double are 13 % busy" in said
-    gain = best["task1a", "naive", "float"] / best["task2a", "tiled", "float"]
-    assert f"width 32 is best, and {rounded(gain, 'x')}× as fast as the best naive kernel." in said
-    gain = best["task1b", "naive", "double"] / best["task2b", "tiled", "double"]
-    assert f"{rounded(gain, 'x')}× as fast as the best naive kernel in double" in said
-    tiles = cube[(cube["task"] == "task3") & (cube["kernel"] == "multi_tile") & (cube["dtype"] == "float")]
-    tiles = tiles[tiles["tile"] == 32].set_index("ntb")["time_ms"]
-    assert tiles.idxmin() == 32 and f"{rounded(100 * (tiles[7] / tiles.min() - 1), '%')} % longer" in said
-    assert (
-        "best count is 32 with tiles of 32" in said
-        and f"{rounded(tiles[1] / tiles.min(), 'x')}× as fast as one" in said
-    )
-    assert "take 111 passes instead of 158" in said and "95 % busy instead of 82" in said
-    odd = rows[(rows["task"] == "task4") & (rows["n"] == 1100) & (rows["dtype"] == "float")].set_index("kernel")
-    assert f"takes {rounded(odd.loc['multi_tile', 'time_ms'])} ms" in said
-    facts = recorded.facts | {name: recorded.facts[name].head(0) for name in ("counters", "traffic")}
-    nothing = dataclasses.replace(recorded, gpu=recorded.gpu.head(0), facts=facts)
-    without = section(nothing, "assignment/00-assignment.md")
-    assert without.endswith("No GPU has timed the tasks of the assignment, in this run or in a recorded one.")
-
-
-def test_the_best_block_is_told_without_medians(recorded):
-    name = "assignment/00-assignment.md"
-    said = section(recorded, name, naive_blocks=timings.largest_square(climb.climb(recorded, "task1a")).head(0))
-    assert "cannot be made" not in said and "The median of" not in said and " is best, with " in said
-
-
-def test_small_products_turn_in_a_batch(recorded):
-    rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
-    rows = rows[(rows["task"] == "ladder_float") & (rows["n"] == 1024) & (rows["m"] == 1024) & (rows["p"] == 1024)]
-    rows = rows.set_index("kernel")
-    shares = [100 * rows.loc["cublas", name] / rows.loc["pipelined", name] for name in ("time_ms", "batch_ms")]
-    assert shares[0] > 104 and shares[1] < 98
-    said = section(recorded, LAST)
-    words = f"(isolated {shares[0]:.0f} % of cuBLAS, batched {shares[1]:.0f} %)"
-    assert f"pipelined in float at (1024, 1024, 1024) {words}" in said
-    power = recorded.facts["energy"]
-    hot = dataclasses.replace(recorded, facts=recorded.facts | {"energy": power.assign(watts=690.0)})
-    rates = power[power["dtype"] == "float"].set_index("kernel")["gflops"] / 1000
-    ring, library = (f"{rounded(rates[name])} TFLOP/s at 690 W" for name in ("tma_ring", "cublas"))
-    assert f"tma_ring reaches {ring} and cuBLAS {library}" in section(hot, LAST)
-    assert "Both run at the board's power limit" not in said
-    warm = dataclasses.replace(recorded, gpu=recorded.gpu.assign(batch_ms=recorded.gpu["time_ms"]))
-    assert "where it is behind here" not in section(warm, LAST)
 
 
 def points(**where):
@@ -523,167 +285,16 @@ def test_the_time_of_a_table_has_the_range_of_its_runs(recorded):
     assert found.tolist() == pytest.approx([100 * each / time for each, time in zip(far, rows["time_ms"])])
     shown = markup.table_html(tables.task("task3", recorded), "sweep", "<b>Tiles.</b>", recorded)
     cell = f"{rounded(rows['time_ms'].iloc[0])} {plus_minus(found.iloc[0])}"
-    assert cell in shown and "†" not in shown
+    [packed] = re.findall(r'data-table="([^"]+)"', shown)
+    assert cell in gzip.decompress(base64.b64decode(packed)).decode()
     alone = rows.assign(runs=1, samples=1)
     assert timings.range_percent(alone).isna().all(), "one sample has no range"
-
-
-def test_a_dip_of_the_sources_kernel_is_one_of_occupancy(recorded):
-    """NTB 7 without launch bounds: 40 registers and one block, with them 32 and two."""
-    held = pd.read_csv(FOLDER / "occupancy.csv")
-    held = held[(held["dtype"] == "float") & (held["tile"] == 32) & (held["ntb"] == 7)].set_index("kernel")
-    assert held[["registers", "active_blocks"]].T.to_dict("list") == {
-        "multi_tile": [32, 2],
-        "multi_tile_unbounded": [40, 1],
-    }
-    cube = points(task="task3", dtype="float", tile=32, ntb=[6, 7, 8], n=8192, p=8192, m=8192)
-    cube = cube.set_index(["kernel", "ntb"])["time_ms"]
-    assert cube["multi_tile_unbounded", 7] > cube["multi_tile_unbounded", 6] > cube["multi_tile_unbounded", 8]
-    for name in ("tables/03-several-tiles.md", "assignment/00-assignment.md"):
-        assert "40 registers" in section(recorded, name)
-    times = [rounded(cube[name, 7]) for name in ("multi_tile_unbounded", "multi_tile")]
-    assert f"the time falls from {times[0]} to {times[1]} ms" in section(recorded, "tables/03-several-tiles.md")
-    same = recorded.facts["occupancy"].assign(active_blocks=2)
-    alike = dataclasses.replace(recorded, facts=recorded.facts | {"occupancy": same})
-    for name in ("tables/03-several-tiles.md", "assignment/00-assignment.md"):
-        assert "40 registers" not in section(alike, name)
-
-
-def test_cards_of_the_model_differ_by_less_than_the_rungs(recorded):
-    """The same products on several cards, in this run and in those of cards.csv."""
-    shape = {"n": 8192, "p": 8192, "m": 1024}
-    others = pd.read_csv(FOLDER / "cards.csv", low_memory=False)
-    others = others[(others["kernel"] == "cublas") & (others["dtype"] == "double")]
-    others = others[(others[list(shape)] == list(shape.values())).all(axis=1)]
-    rows = pd.concat([points(kernel="cublas", dtype="double", **shape), others])
-    assert rows["gpu_uuid"].nunique() > 2
-    found = variability.between_cards(recorded).set_index("dtype")["cards_percent"]
-    assert found["double"] == pytest.approx(100 * (rows["time_ms"].max() / rows["time_ms"].min() - 1))
-    double = rounded(found["double"], "%")
-    assert f"{double} % in double (cublas, (8192, 1024, 8192))" in section(recorded, LAST)
-    rungs = climb.rungs(climb.climb(recorded, "ladder_double"), recorded).set_index("kernel")
-    assert abs(100 - rungs.loc["dmma_pipelined", "percent_of_anchor"]) < found["double"]
-    assert f"differ by less than one kernel does from card to card ({double} % in double)" in in_double(recorded)
-    climbed = tables.task("ladder_float", recorded)
-    apart = climbed.loc[climbed["n"].eq(8192) & climbed["m"].eq(8192), "cards_percent"]
-    assert apart.notna().all() and apart.max() < 1
-    words = f"the ladder's products of 8,192 × 8,192 floats differ by at most {rounded(apart.max(), '%')} %"
-    assert words in section(recorded, ANSWER)
-    alone = dataclasses.replace(recorded.gpus[0], cards=recorded.gpus[0].cards.iloc[:0])
-    one = dataclasses.replace(recorded, gpu=recorded.gpu.assign(gpu_uuid="GPU-1"), gpus=(alone,))
-    assert variability.between_cards(one).empty
-    assert "Another card" not in section(one, LAST) and "from card to card" not in in_double(one)
-
-
-def test_the_story_is_that_of_the_first_gpu(recorded):
-    """The text explains each rung once, its box adds the other GPU's rate, and the tables explain the differences."""
-    other = RECORDED / "nvidia-h100-80gb-hbm3"
-    both = load_evidence([FOLDER, other])
-    ladder, alone = section(both, LADDER), section(recorded, LADDER)
-    assert "The text quotes the numbers of the NVIDIA H200" in ladder and "The text quotes" not in alone
-    for words in ("So next: load each element once per block", "Arithmetic allows"):
-        assert ladder.count(words) == alone.count(words) > 0
-    rows = pd.read_csv(other / "measurements.csv", low_memory=False)
-    rows = rows[(rows["task"] == "ladder_float") & (rows["n"] == 8192) & (rows["m"] == 8192)].set_index("kernel")
-    rate, library = rounded(rows.loc["stream_k", "gflops"] / 1000), rows.loc["cublas", "gflops"]
-    share = f"{100 * rows.loc['stream_k', 'gflops'] / library:.0f} % of cuBLAS"
-    assert "On the NVIDIA H100 80GB HBM3" in ladder and f"{rate} TFLOP/s" in ladder and share in ladder
-    assert f"On the NVIDIA H100 80GB HBM3, stream_k reaches {rate} TFLOP/s, {share}" in section(both, ANSWER)
-    moved = []
-    for folder in (FOLDER, other):
-        counted = pd.read_csv(folder / "counters.csv", low_memory=False)
-        [naive] = counted[counted["dram_read_bytes"].notna() & (counted["block_x"] == 1024)].to_dict("records")
-        moved.append(rounded((naive["dram_read_bytes"] + naive["dram_written_bytes"]) / 1e9))
-    compared = section(both, "tables/16-machines.md")
-    assert f"moves {moved[0]} GB between memory and cache at (4096, 4096, 4096) on the NVIDIA H200 and" in compared
-    assert f"and {moved[1]} GB on the NVIDIA H100 80GB HBM3" in compared and "power limits both" in compared
-
-
-def test_power_limits_the_products_on_tensor_cores(recorded):
-    """The clock of a row, the peak at that clock, and what the board took."""
-    [row] = points(task="ladder_short", kernel="wgmma", dtype="bfloat16", n=8192, p=8192, m=8192).to_dict("records")
-    peak = 1070.5 * row["sm_clock_mhz"] / 1980
-    share = 0.1 * row["gflops"] / peak
-    assert row["sm_clock_mhz"] < 1400 and 85 < share < 93
-    said = section(recorded, "tables/12-limits.md")
-    assert (
-        f"At {row['sm_clock_mhz']:,.0f} MHz, the clock of wgmma, the tensor cores can reach {peak:.0f} TFLOP/s, "
-        f"of which the kernel reaches {share:.0f} %" in said
-    )
-    watts = pd.read_csv(FOLDER / "facts" / "energy.csv").set_index(["kernel", "dtype"])["watts"]
-    own = watts["float_from_half", "float"]
-    assert own > 670 and "W back to back, where the limit of the board is 700 W" in said
-    past = section(recorded, "report/04-past-the-peak.md")
-    [half] = points(task="float_accuracy", kernel="float_from_half", n=8192, p=8192, m=8192).to_dict("records")
-    assert f"its clock was {half['sm_clock_mhz']:,.0f} MHz of 1,980" in past
-    assert f"the board draws {own:.0f} W; its limit is 700 W" in past
-    tune = recorded.facts["tune"]
-    tuned = pd.read_csv(FOLDER / "tune" / "float_from_half.csv")
-    best = tuned.loc[(tuned["n"] == 8192) & (tuned["p"] == 8192), "gflops"].max()
-    assert f"the best variant reached {rounded(best / 1000)} TFLOP/s" in past
-    faster = tune.assign(gflops=tune["gflops"].mask(tune["kernel"] == "float_from_half", 240_000.0))
-    short = dataclasses.replace(recorded, facts=recorded.facts | {"tune": faster})
-    assert "the best variant reached 240 TFLOP/s" in section(short, "report/04-past-the-peak.md")
-    equal = tune.assign(gflops=tune["gflops"].mask(tune["kernel"] == "float_from_half", half["gflops"]))
-    alike = dataclasses.replace(recorded, facts=recorded.facts | {"tune": equal})
-    assert "the best variant" not in section(alike, "report/04-past-the-peak.md")
-    cool = dataclasses.replace(recorded, gpu=recorded.gpu.assign(sm_clock_mhz=1980.0))
-    assert "Power" not in section(cool, "tables/12-limits.md") + section(cool, "report/04-past-the-peak.md")
 
 
 def test_no_share_of_a_roof_exceeds_it(recorded):
     shares = bottleneck.limits(recorded)[["limit_percent", "second_percent"]]
     assert shares.max().max() <= 100
 
-
-def test_clusters_and_the_library_are_a_tie(recorded):
-    rows = points(task="ladder_short", dtype="bfloat16", n=8192, p=8192, m=8192).set_index("kernel")
-    own, library = rows.loc["clusters"], rows.loc["cublas_bf16"]
-    assert own["run_high_ms"] * 1.02 > library["run_low_ms"] and library["run_high_ms"] * 1.02 > own["run_low_ms"]
-    said = section(recorded, "tables/06-short-numbers.md")
-    rates = [f"{row['gflops'] / 1000:.0f}" for row in (own, library)]
-    assert f"about as fast in bfloat16 at 8192 cubed: {rates[0]} and {rates[1]} TFLOP/s" in said
-    power = pd.read_csv(FOLDER / "facts" / "energy.csv").set_index(["kernel", "dtype"])["gflops"]
-    rates = [f"{power[name, 'bfloat16'] / 1000:.0f}" for name in ("clusters", "cublas_bf16")]
-    assert f"Over two seconds back to back they reach {rates[0]} and {rates[1]} TFLOP/s" in said
-    slow = recorded.gpu["run_low_ms"].mask(recorded.gpu["kernel"] == "clusters", 3.0)
-    apart = dataclasses.replace(recorded, gpu=recorded.gpu.assign(run_low_ms=slow))
-    assert "about as fast" not in section(apart, "tables/06-short-numbers.md")
-
-
-def test_per_cycle_the_library_is_faster_in_double(recorded):
-    rows = points(task="ladder_double", dtype="double", n=8192, p=8192, m=8192).set_index("kernel")
-    per_cycle = rows["gflops"] / rows["sm_clock_mhz"]
-    share = 100 * per_cycle["dmma_pipelined"] / per_cycle["cublas"]
-    assert 85 < share < 95
-    clocks = [f"{rows.loc[name, 'sm_clock_mhz']:,.0f} MHz" for name in ("dmma_pipelined", "cublas")]
-    words = f"{clocks[0]}, and {clocks[1]} with cuBLAS: per cycle the kernel reaches {share:.0f} % of"
-    assert words in in_double(recorded)
-
-
-def test_short_sums_along_k_are_less_accurate(recorded):
-    gate = pd.read_csv(FOLDER / "accuracy.csv", low_memory=False)
-    gate = gate[(gate["p"] == 256) & (gate["operands"] == "along_k")]
-    ratios = gate.set_index("kernel")["relative_error"] / gate.set_index("kernel")["sgemm_relative_error"]
-    assert ratios["float_from_half"] == pytest.approx(2.19, abs=0.005)
-    assert ratios["float_from_bf16"] == pytest.approx(1.24, abs=0.005)
-    said = section(recorded, "report/04-past-the-peak.md")
-    assert "as a multiple of SGEMM's, is 2.19× with float_from_half, 1.24× with float_from_bf16 and 1.24× with" in said
-
-
-def test_times_of_the_host_are_told_as_those_of_its_cpu(recorded):
-    rows = points(task="cpu", kernel="kij", dtype="float").set_index(["n", "p", "m"])["time_ms"] / 1000
-    narrow, wide = (rounded(rows[shape]) for shape in ((8192, 8192, 1024), (8192, 1024, 8192)))
-    said = section(recorded, "tables/15-cpu.md")
-    assert f"takes {narrow} s if C is 8192 × 1024, which is 32 MiB, and {wide} s if C is 8192 × 8192" in said
-    assert "H200" not in said
-    task = section(recorded, "assignment/00-assignment.md")
-    odd = points(dtype="float", n=1100, p=1100, m=1100).set_index(["task", "kernel"])["time_ms"]
-    assert f"takes {rounded(odd['cpu', 'kij'] / odd['task4', 'multi_tile'], 'x')}× as long" in task
-    assert "with an error of 5.95e-07 in the Frobenius norm" in task
-
-
-def test_what_leaves_the_loop_of_tma_ring(recorded):
     """Per 100 multiply-adds of the machine code: addresses and tests, barriers and copies into shared memory."""
     code = pd.read_csv(FOLDER / "instructions.csv").set_index("instance")
     before, ring = (
@@ -693,7 +304,6 @@ def test_what_leaves_the_loop_of_tma_ring(recorded):
         for name in ("pipelined<float, 128, 256, 32, 8, 16, 79, true>", "tma_ring<128, 256, 16, 4, 7, true>")
     )
     assert before == pytest.approx(2.69, abs=0.01) and ring == pytest.approx(0.88, abs=0.01)
-    assert "Addresses, conditions and barriers leave the loop" in told(recorded, LADDER)["tma_ring"]
 
 
 def test_floats_made_of_short_numbers_are_limited_by_the_tensor_cores(recorded):
@@ -708,18 +318,6 @@ def test_floats_made_of_short_numbers_are_limited_by_the_tensor_cores(recorded):
         assert found.loc[kernel, "limit_percent"] == pytest.approx(share, abs=0.05) and 80 < share < 95
         assert found.loc[kernel, "limited_by"] == "tensor cores, whose clock was lowered"
     assert found.loc["pipelined", "limited_by"] == "issue slots"
-
-
-def test_a_kernel_judged_in_short_sums_is_not_said_to_fail_in_long_ones(recorded):
-    rows = points(task="task3", dtype="float", n=8192, p=8192, m=8192)
-    errors = rows.groupby("kernel")["relative_error"].agg(["min", "max"])
-    assert errors.loc["multi_tile", "max"] == pytest.approx(errors.loc["cublas", "min"], rel=1e-6)
-    said = section(recorded, "tables/07-past-the-peak.md")
-    assert "multi_tile on the NVIDIA H200 in sums of 1,100 products: fails on" in said
-    assert "At 8192 cubed, on uniform operands of both signs, its error is that of SGEMM: 1.62e-06 and 1.62e-06" in said
-    worse = recorded.gpu["relative_error"].mask(recorded.gpu["kernel"] == "multi_tile", 1e-5)
-    changed = dataclasses.replace(recorded, gpu=recorded.gpu.assign(relative_error=worse))
-    assert "its error is that of SGEMM" not in section(changed, "tables/07-past-the-peak.md")
 
 
 def test_a_recording_without_the_threads_of_a_launch_has_its_table(recorded):

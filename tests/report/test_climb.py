@@ -3,16 +3,14 @@
 import dataclasses
 import math
 
-import numpy as np
 import pandas as pd
 import pytest
 import synthetic
-from prose import said, section
 
 from tilewise import RECORDED
 from tilewise.evidence import load_evidence
 from tilewise.explain import climb
-from tilewise.report import figures
+from tilewise.report import figures, remarks
 from tilewise.study import columns
 
 #: What `synthetic.facts` measures: the rate of float multiply-adds alone.
@@ -132,40 +130,7 @@ def test_no_recorded_kernel_exceeds_its_ceiling(recorded):
 # ---- Sentences and figures -------------------------------------------------------------------------------------------
 
 
-def story(evidence, kernel, *sentences):
-    return said(evidence, f'{{% call(this, last, gpu) rung("{kernel}") %}}\n{"".join(sentences)}{{% endcall %}}')
-
-
-PAIRS = (("faster", ">"), ("slower", "<"))
-
-
-def sentence(words, condition=""):
-    return f"{{% sentence {condition} %}}\n{words}\n{{% endsentence %}}\n"
-
-
-def test_sentences_about_a_rung(gpu):
-    found = story(
-        gpu,
-        "tiled",
-        sentence("{{ this.multiply_add_percent }} % against {{ last.instructions }}."),
-        sentence("{{ gpu.of('naive').others_per_100 }}; {{ gpu.of('no_such').gflops }}."),
-        sentence("This has no figure: {{ this.cards_elsewhere }}."),
-        sentence("Naive {{ gpu.of('naive').others_per_100 }}."),
-        sentence("Alone {{ gpu.roof('multiply_add_rate') }}."),
-    )
-    assert "50 % against 100." in found and "Naive 400. Alone 61,000." in found
-    assert "the rate of naive" in found and "of cuBLAS" in found
-    assert "no figure" not in found and "400;" not in found  # one of its two figures is not known
-
-
-def test_a_sentence_is_said_only_if_it_is_so(gpu):
-    faster, slower = (sentence(f"It is {words}.", f"if this.gflops {sign} last.gflops") for words, sign in PAIRS)
-    found = story(gpu, "tiled", faster, slower)
-    assert "It is faster." in found and "It is slower." not in found
-
-
-def test_a_rung_that_was_not_timed_says_nothing(gpu):
-    assert story(gpu, "three_tf32", "{{ this.gflops }}") == ""
+def test_nothing_timed_has_no_rungs(gpu):
     rows = climb.climb(gpu, "no such task")
     assert climb.rungs(rows, gpu).empty
     library = climb.climb(gpu, "ladder_float").query("anchor")
@@ -176,37 +141,10 @@ def test_a_run_without_machine_code_still_climbs(gpu):
     bare = dataclasses.replace(gpu, facts=gpu.facts | {"instructions": gpu.facts["instructions"].head(0)})
     rungs = climb.rungs(climb.climb(bare, "ladder_float"), bare)
     assert rungs["gflops"].notna().all() and rungs["ceiling_gflops"].isna().all()
-    words = story(bare, "tiled", sentence("{{ this.multiply_add_percent }} % of the loop."))
-    assert "TFLOP/s" in words and "of the loop" not in words
+    terms = dict(remarks.step(rungs, rungs[rungs["kernel"] == "tiled"].iloc[0]))
+    assert "TFLOP/s" in terms["Measured"] and "Upper bound" not in terms
     assert figures.svg(figures.draw("rungs", bare, rungs)).count("<path") > 10
     assert "No machine code was read" in figures.svg(figures.draw("instructions", bare, climb.loops(bare)))
-
-
-def test_how_near_the_top_is(gpu):
-    rungs = climb.rungs(climb.climb(gpu, "ladder_float"), gpu)
-    doubled = rungs.assign(dtype="double")
-
-    def said(evidence, rungs):
-        return section(evidence, "tables/05-double.md", rungs_double=rungs, fastest=climb.fastest(rungs))
-
-    roofs = gpu.facts["bandwidth"]
-    both = pd.concat([roofs, roofs.assign(dtype="double")], ignore_index=True)
-    measured = dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": both})
-    words = said(measured, doubled)
-    for each in ("of cuBLAS's rate", "of what its instructions allow", "that multiply-adds alone", "peak at 1,980 MHz"):
-        assert each in words
-    on_tensor_cores = doubled.assign(multiply_add="DMMA.16x8x4", ceiling_gflops=np.nan, percent_of_ceiling=np.nan)
-    words = said(gpu, on_tensor_cores)
-    assert "peak" not in words and "cuBLAS" in words
-    assert "tensor cores alone" not in words, "not measured"
-    best = rungs.loc[~rungs["anchor"], "gflops"].max()
-    tensor = roofs.head(1).assign(quantity="tensor_rate", dtype="double", measured=best / 0.8)
-    measured = dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": pd.concat([roofs, tensor], ignore_index=True)})
-    assert "80 % of the rate that the tensor cores alone reach" in said(measured, on_tensor_cores)
-    tensor = tensor.assign(dtype="float")
-    measured = dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": pd.concat([roofs, tensor], ignore_index=True)})
-    drawn = figures.svg(figures.draw("rungs", measured, rungs.assign(multiply_add="DMMA.16x8x4")))
-    assert f"tensor cores alone, measured: {best / 800:.1f}" in drawn
 
 
 def test_the_ladder_has_its_lines(gpu):
@@ -227,6 +165,6 @@ def test_two_gpus_climb_side_by_side(gpu, tmp_path):
     )
     rungs = climb.rungs(climb.climb(both, "ladder_float"), both)
     assert rungs["platform"].nunique() == 2
-    said = story(both, "tiled", "{this('multiply_add_percent')} %.")
-    assert said.count("TFLOP/s") == 2 and "nvidia-other" in said
+    for _, row in rungs[rungs["kernel"] == "tiled"].iterrows():
+        assert "the rate of `naive`" in remarks.rate_remark(rungs, row), "of the same GPU"
     assert figures.svg(figures.draw("rungs", both, rungs)).count("Invented H200") == 2

@@ -182,7 +182,7 @@ def test_a_kernel_that_cannot_run_is_one_row_of_failures(tmp_path):
     assert failed["status"].tolist() == ["unsupported", "invalid_launch"], "in the order of the tasks"
     assert failed["points"].tolist() == [own.sum(), 1] == [15, 1]
     assert failed.loc[0, ["shape", "choice"]].tolist() == ["", ""]
-    words = section(evidence, "tables/17-appendix.md")
+    words = section(evidence, "tables/06-reading.md")
     assert "16 points gave no time or no product (15 unsupported, 1 invalid_launch)" in words
     assert set(tables.task("task2a", evidence)["status"]) == {"unsupported", "ok"}
     assert "tiled: unsupported" in figures.svg(
@@ -280,7 +280,7 @@ def test_words_of_others_cannot_become_markup(tmp_path):
         rows.to_csv(place / "measurements.csv", index=False)
     page = tmp_path / "report.html"
     assert render.render(page, [tmp_path / "results/emulator"], recorded=tmp_path / "recorded") == []
-    text = page.with_name("tables.html").read_text()
+    text = page.read_text()
     text, own = re.subn(r'<script type="module">.*?</script>', "", text, flags=re.DOTALL)
     assert own == 1 and "<script" not in text
     assert text.count("&lt;script&gt;") > 20

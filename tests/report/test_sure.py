@@ -1,7 +1,6 @@
 """How sure, and why: sentences about runs, clocks, blocks and limits follow from rows whose answer is known."""
 
 import dataclasses
-import re
 
 import numpy as np
 import pandas as pd
@@ -10,13 +9,12 @@ import synthetic
 from prose import section
 
 from tilewise.evidence import load_evidence
-from tilewise.explain import bottleneck, provenance, timings, traffic
-from tilewise.explain.number_format import rounded
-from tilewise.report import claims, tables
+from tilewise.explain import provenance, timings, traffic
+from tilewise.report import tables
 from tilewise.rules import Study
 
-APPENDIX, CONCLUSION, ROOFS = "tables/17-appendix.md", "report/07-conclusion.md", "tables/11-roofs.md"
-SIZES = "tables/10-shapes-and-sizes.md"
+APPENDIX, ROOFS = "tables/06-reading.md", "tables/04-further.md"
+SIZES = "tables/01-threads.md"
 
 
 @pytest.fixture(scope="module")
@@ -106,213 +104,10 @@ def test_two_values_have_no_inside(gpu):
     assert best["at_end"] == "", "nobody looked further"
 
 
-def test_lines_explain_why_the_shape_of_a_block_matters(gpu):
-    traffic, rows = [], naive_square(gpu)
-    for x, lines in ((8, 5), (16, 3), (128, 2)):
-        row = dict.fromkeys(gpu.facts["traffic"]) | {"kernel": "naive", "dtype": "float", "n": 256, "p": 256, "m": 256}
-        row["padded_multiply_adds"] = 256.0**3
-        row |= {"block_x": x, "block_y": 1024 // x, "global_load_requests": 2 * 256**3 // 32}
-        traffic.append(row | {"global_load_lines": lines * 256**3 // 32, "global_load_sectors": 5 * 256**3 // 32})
-    table = pd.DataFrame(traffic).astype(gpu.facts["traffic"].dtypes)
-    evidence = dataclasses.replace(gpu, facts=gpu.facts | {"traffic": table})
-    rate = {8: 3204.0, 16: 4828.0, 128: 6283.0}
-    kept = rows[rows["block_x"].isin(rate)]
-    kept = kept.assign(gflops=kept["block_x"].map(rate), sm_clock_mhz=1980.0)
-    words = section(with_rows(evidence, kept), "tables/01-threads.md")
-    assert "8 × 128: 5 lines, 96 %; 16 × 64: 3 lines, 87 %." in words
-    assert "another reason" not in words and "do not explain" not in words, "one block needs fewest lines"
-    slow = with_rows(evidence, kept.assign(gflops=kept["gflops"].where(kept["block_x"] != 128, 3000.0)))
-    assert "87 %. The block 128 × 8 is slow for another reason than look-ups." in section(slow, "tables/01-threads.md")
-    equal = evidence.facts["traffic"].assign(global_load_lines=2 * 256**3 // 32)
-    alike = dataclasses.replace(slow, facts=slow.facts | {"traffic": equal}, gpu=with_rows(evidence, kept).gpu)
-    alike = dataclasses.replace(alike, gpu=alike.gpu.assign(gflops=alike.gpu["gflops"].mask(lambda r: r < 4000, 5e3)))
-    said = section(alike, "tables/01-threads.md")
-    assert "need 2 lines and reach 4.83 (16 × 64) to 6.28 TFLOP/s (128 × 8): look-ups do not explain" in said
-    assert "Some blocks need more" not in said
-    ncu = dict.fromkeys(gpu.facts["counters"]) | {"platform": "nvidia-h200", "kernel": "naive", "dtype": "float"}
-    ncu |= {"block_x": 128, "block_y": 8, "profiled_ns": 1, "l1_hit_percent": 2.0, "l2_percent": 95.4}
-
-    def words_with_counts_at(n):
-        counted = pd.DataFrame([ncu | dict.fromkeys("npm", n)]).astype(gpu.facts["counters"].dtypes)
-        return section(dataclasses.replace(slow, facts=slow.facts | {"counters": counted}), "tables/01-threads.md")
-
-    [n] = set(kept["n"])
-    said = f"look-ups; ncu counted at n = {n:,}: hits in the first cache 2 %, the second cache busy 95 %."
-    assert said in words_with_counts_at(n)
-    assert "slow for another reason than look-ups." in words_with_counts_at(n // 2), "another size explains nothing"
-
-
-def test_a_small_product_has_too_few_blocks_for_many_tiles(gpu):
-    rows = gpu.gpu
-    chosen = (rows["task"] == "task3") & (rows["kernel"] == "multi_tile") & (rows["dtype"] == "float")
-    rows = rows[(chosen & (rows["n"] == 1024) & (rows["p"] == 1024) & (rows["m"] == 1024)).fillna(False)]
-    rows = rows[rows["ntb"].isin([8, 16])]
-    rate = rows["ntb"].map({8: 11_667.0, 16: 6_227.0})
-    words = section(with_rows(gpu, rows.assign(gflops=rate)), "tables/03-several-tiles.md")
-    assert "NTB 8 reaches 11.7 TFLOP/s and NTB 16 6.23" in words
-    assert "only 64 of 128 blocks remain for 132 multiprocessors" in words
-    faster = section(with_rows(gpu, rows.assign(gflops=1 / rate)), "tables/03-several-tiles.md")
-    assert "blocks remain" not in faster, "more tiles are faster: nothing falls"
-
-
-def test_the_rate_falls_towards_the_largest_product(gpu):
-    probes = gpu.facts["maximum_size"].head(1)
-    probes = pd.concat(
-        [probes.assign(timed_n=n, time_ms=2e-6 * n**3 / rate) for n, rate in ((8192, 6277), (53706, 5320))]
-    )
-    evidence = dataclasses.replace(gpu, facts=gpu.facts | {"maximum_size": probes}, gpu=gpu.gpu.head(0))
-    words = section(evidence, SIZES)
-    said = "On the Invented H200 the naive kernel reaches 6.28 TFLOP/s at n = 8,192 and 5.32 TFLOP/s at n = 53,706."
-    assert said in words and words.count("the naive kernel reaches") == 1
-
-
-def test_the_conclusion_is_made_of_the_tables(gpu):
-    ladder, limits = tables.ladder(gpu), bottleneck.limits(gpu)
-    verdicts = claims.verdicts(claims.load(), gpu)
-    words = section(gpu, CONCLUSION)
-    square = timings.largest_square(ladder).set_index(["kernel", "dtype"])
-    gain = square.loc[("naive", "float"), "time_ms"] / square.loc[("tiled", "float"), "time_ms"]
-    assert f"{rounded(gain, 'x')}× as fast as the best naive kernel (128 × 8); source a found 2.46×" in words
-    number, lessons = verdicts["id"].nunique(), section(gpu, "report/06-lessons.md")
-    holding = verdicts.loc[verdicts["of_claim"] == claims.Verdict.HOLDS, "id"].nunique()
-    assert f"judges {number} claims of these texts on the Invented H200: holds {holding}, " in lessons
-    assert claims.counts(verdicts) in lessons
-    limited = limits.assign(limited_by="shared memory", limit_percent=88.0)
-    said = section(gpu, CONCLUSION, limited_by=limited)
-    assert "shared memory for naive (88 % of its roof), shared memory for tiled (88 % of its roof) and" in said
-    best = ladder[(ladder["dtype"] == "float") & (ladder["n"] == 8192) & (ladder["p"] == 8192) & ~ladder["anchor"]]
-    kernels = best[~timings.made_of_short(best, gpu) & (best["m"] == 8192)]
-    fastest = kernels.loc[kernels["time_ms"].idxmin()]
-    assert f"The fastest kernel on the CUDA cores, {fastest['kernel']}" in said
-    assert f", reaches {rounded(fastest['gflops'] / 1000)} TFLOP/s" in said
-    assert "it is limited by shared memory (88 % of the roof)" in said
-    naive = square.loc["naive"]["time_ms"]
-    assert f"takes {rounded(naive['double'] / naive['float'], 'x')}× as long as in float" in words
-    probe = gpu.facts["maximum_size"].iloc[0]
-    share = 100 * probe["allocatable_n"] / probe["theoretical_n"]
-    assert f"n = {probe['allocatable_n']:,}, {rounded(share, number=4)} % of the theoretical maximum" in words
-    assert 100 < len(re.findall(r"\w+", words)) < 330, "half a page"
-    facts = gpu.facts | {"maximum_size": gpu.facts["maximum_size"].head(0)}
-    nothing = dataclasses.replace(gpu, facts=facts, gpu=gpu.gpu.head(0))
-    assert section(nothing, CONCLUSION, limited_by=limits.head(0)) == ""
-
-
-def test_the_conclusion_tells_of_blocks_and_edges_and_runs(gpu):
-    rows = gpu.gpu
-    naive = naive_square(gpu)
-    times = [{(128, 8): 1.0, (8, 128): 4.0}.get(pair, 2.0) for pair in zip(naive["block_x"], naive["block_y"])]
-    naive = naive.assign(time_ms=times, gflops=1000 / np.array(times))
-    edges = rows[(rows["task"] == "rectangular") & (rows["kernel"] == "tiled") & (rows["dtype"] == "float")]
-    edges = edges.assign(gflops=edges["n"].map({3001: 100.0, 3008: 105.0}).astype("float64"))
-    both = pd.concat([naive, edges]).assign(runs=3, run_low_ms=1.0, run_high_ms=1.005)
-    both.loc[both.index[0], "run_high_ms"] = 1.5
-    evidence = with_rows(gpu, both)
-    words = section(evidence, CONCLUSION)
-    assert "a block of 128 × 8 is best, and one of 8 × 128 reaches 25 % of its rate" in words
-    assert "In tiled, partly filled tiles at the edges cost 5 % of the rate" in words
-    share = 100 * (1 - 1 / len(both))
-    assert f"in {share:.0f} % of" in words.lower() and "the runs agree within 1 %" in words
-
-
-def test_why_double_takes_longer(gpu):
-    """Twice the bytes are 9 sectors for 5, and 3 lines for 2; where no roof is near, the cause is not settled."""
-    limits = bottleneck.limits(gpu)
-    rows = limits[limits["kernel"] == "naive"].set_index("dtype", drop=False)
-    known = {"float": (500.0, 200.0, 6287.0, "look-ups in L1", 75.0), "double": (900.0, 300.0, 3782.0, "L1", 68.0)}
-    names = ["sectors_per_100", "lines_per_100", "gflops", "limited_by", "limit_percent"]
-    for dtype, values in known.items():
-        rows.loc[dtype, names] = values
-    said = section(gpu, "tables/01-threads.md", limited_by=rows)
-    assert "touches 9 sectors of 32 bytes and looks up 3 lines, one of the float kernel 5 and 2" in said
-    assert "1.80× the sectors, 1.50× the lines." in said and "No resource is near its limit" in said
-    assert "look-ups in L1 in float (75 %) and L1 in double (68 %)" in said
-    assert "units for double" not in said, "their rate was not measured"
-    roofs = gpu.facts["bandwidth"]
-    rate = roofs[roofs["quantity"] == "multiply_add_rate"].assign(dtype="double", measured=31_000.0)
-    measured = dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": pd.concat([roofs, rate])})
-    said = section(measured, "tables/01-threads.md", limited_by=rows)
-    assert "The units for double are 12 % busy, so they are not the bottleneck" in said
-    rows.loc["double", "limit_percent"] = 95.0
-    assert "not settled" not in section(gpu, "tables/01-threads.md", limited_by=rows)
-    assert "Why? For" not in section(gpu, "tables/01-threads.md", limited_by=rows.assign(sectors_per_100=np.nan)), (
-        "not counted"
-    )
-
-
 def with_shared_roof(evidence, passes):
     roofs = evidence.facts["bandwidth"]
     shared = roofs.head(1).assign(quantity="shared_wavefronts_16_bytes", measured=passes, unit="10⁹/s")
     return dataclasses.replace(evidence, facts=evidence.facts | {"bandwidth": pd.concat([roofs, shared])})
-
-
-def test_what_shared_memory_allows(gpu):
-    assert "passes per second" not in section(gpu, "tables/02-tiles.md"), "its rate was not measured"
-    evidence = with_shared_roof(gpu, 256.0)
-    limits = bottleneck.limits(gpu)
-    tiled = limits[(limits["kernel"] == "tiled") & (limits["dtype"] == "float")]
-    tiled = tiled.assign(hardware_wavefronts_per_100=160.0, gflops=8192.0)
-    said = section(evidence, "tables/02-tiles.md", limited_by=tiled)
-    assert "sustains 256 billion passes per second, 98 % of the ideal one per cycle and multiprocessor" in said
-    assert "32.8 TB/s, 7.62× the bandwidth of memory" in said
-    assert "needs 160 passes, which allows 10.2 TFLOP/s; it reaches 8.19, 80 % of that" in said
-
-
-def test_the_curve_of_tiles_per_block(gpu):
-    """Passes of shared memory explain it; fewer loads and lost blocks do not."""
-    rows = gpu.gpu
-    rows = rows[(rows["task"] == "task3") & (rows["kernel"] == "multi_tile") & (rows["status"] == "ok")]
-    rate = {(32, 1): 8300.0, (32, 7): 13_800.0, (16, 16): 12_400.0}
-    floats = rows[(rows["dtype"] == "float") & (rows["n"] == 8192) & (rows["p"] == 8192) & (rows["m"] == 8192)]
-    floats = floats.assign(gflops=[rate.get(pair, 9000.0) for pair in zip(floats["tile"], floats["ntb"])])
-    doubles = rows[(rows["dtype"] == "double") & (rows["tile"] == 32) & rows["ntb"].isin([1, 10])]
-    doubles = doubles.assign(gflops=doubles["ntb"].map({1: 4000.0, 10: 7000.0}).astype("float64"))
-    work = 8192**3 / 32
-    counted = [
-        dict.fromkeys(gpu.facts["counters"])
-        | {"platform": "nvidia-h200", "kernel": "multi_tile", "dtype": "float", "n": 8192, "p": 8192, "m": 8192}
-        | {"block_x": 32, "block_y": 32, "tile": 32, "ntb": ntb}
-        | {
-            "shared_load_wavefronts": round(passes * work),
-            "shared_store_wavefronts": 0,
-            "padded_multiply_adds": 8192.0**2 * -(-8192 // (32 * ntb)) * 32 * ntb,
-        }
-        for ntb, passes in ((1, 1.5), (7, 1.125))
-    ]
-    held = dict.fromkeys(gpu.facts["occupancy"]) | {"platform": "nvidia-h200", "kernel": "multi_tile", "tile": 32}
-    held = [held | {"dtype": "double", "ntb": ntb, "active_blocks": blocks} for ntb, blocks in ((1, 2), (10, 1))]
-    facts = {"counters": pd.DataFrame(counted).astype(gpu.facts["counters"].dtypes)}
-    facts["occupancy"] = pd.DataFrame(held).astype(gpu.facts["occupancy"].dtypes)
-    evidence = with_shared_roof(with_rows(gpu, pd.concat([floats, doubles])), 256.0)
-    evidence = dataclasses.replace(evidence, facts=evidence.facts | facts)
-    said = section(evidence, "tables/03-several-tiles.md")
-    shares = [100 * gflops / 64 * passes / 256 for gflops, passes in ((8300, 1.5), (13_800, 1.125))]
-    # With 7 tiles of 32 columns, the last block of a row has places beyond the edge, whose passes count.
-    assert f"NTB 1: 150, {shares[0]:.0f} %; NTB 7: 1" in said and f", {shares[1]:.0f} %." in said
-    assert (
-        "needs 1.06× the loads from global memory of tile 32 with NTB 1, and is 1.49× as fast, so fewer loads" in said
-    )
-    assert "holds two blocks at NTB 1 and one block at NTB 10, the fastest: losing a resident block does not" in said
-    slower = evidence.gpu["gflops"].where(evidence.gpu["tile"] != 16, 8000.0)
-    slow = dataclasses.replace(evidence, gpu=evidence.gpu.assign(gflops=slower))
-    assert "so fewer loads" not in section(slow, "tables/03-several-tiles.md")
-
-
-def test_the_largest_products(gpu):
-    probe = gpu.facts["maximum_size"].head(1).assign(timed_n=50_000, allocatable_n=111_638, predicted_ms=512e3)
-    own = probe.assign(timed_n=30_536, time_ms=12_148.65)
-    ring = probe.assign(kernel="transposing_ring", timed_n=111_600, allocatable_n=111_600, time_ms=50_000.0)
-    evidence = dataclasses.replace(gpu, facts=gpu.facts | {"maximum_size": pd.concat([own, probe, ring])})
-    said = section(evidence, SIZES)
-    assert (
-        "n = 30,536, the largest of source a, the naive kernel takes 12.1 s, and on the source's card it took 121 s"
-        in said
-    )
-    assert "transposing_ring multiplies n = 111,600, the largest n that fits, in 50 s" in said
-    less = ring.assign(timed_n=111_584)
-    other = dataclasses.replace(gpu, facts=gpu.facts | {"maximum_size": pd.concat([own, probe, less])})
-    assert "n = 111,584, of 111,600 that would fit, in 50 s" in section(other, SIZES)
-    assert "would take 512 s for n = 111,638, so it was timed at n = 50,000" in said
-    assert "On the Invented H200:" not in section(gpu, SIZES), "one kernel, at no size of the source's"
 
 
 def test_the_intensity_is_that_of_the_timed_shape():

@@ -308,9 +308,8 @@ def test_what_the_tuner_found(gpu, emulator):
     assert row["percent_of_anchor"] == pytest.approx(100 * 40 / 51, rel=0.01)
     ranks = tuned.variants(gpu).set_index(["n", "tile_k"])["rank"]
     assert ranks[8192].dropna().to_dict() == {4: 3, 8: 2, 16: 1} and pd.isna(ranks[8192, 32])
-    words = section(gpu, "tables/09-side-by-side.md")
-    assert "timed 8 combinations of variant and shape; 2 failed." in words
-    assert "in 2 of 2 cases, at most by 33 %" in words
+    words = section(gpu, "tables/04-further.md")
+    assert "8 combinations of variant and shape were tried; 2 gave no time" in words
     drawing = figures.svg(figures.task("tune", gpu))
     assert "register_tile, float" in drawing and "spills registers" in drawing
     # Without a GPU the recorded variants are shown beside what the emulator verified.
@@ -380,7 +379,7 @@ def test_a_kernel_that_was_not_traced_is_not_clean(emulator):
     faults = table[list(columns.FAULTS)]
     assert faults.loc[0].to_dict() == dict.fromkeys(columns.FAULTS, 0) | {"divergence": 2}
     assert faults.loc[1:].isna().all(axis=None)
-    words = section(here, "tables/17-appendix.md")
+    words = section(here, "tables/06-reading.md")
     assert "The emulator found faults: naive (divergence)" in words
     assert "The emulator did not search one kernel for faults (tiled)" in words
 
@@ -388,7 +387,7 @@ def test_a_kernel_that_was_not_traced_is_not_clean(emulator):
 def test_every_kind_of_fault_is_on_the_page(emulator):
     for column in columns.FAULTS:
         here = with_traffic(emulator, CLEAN | {column: 1})
-        assert f"naive ({columns.heading(column)})" in section(here, "tables/17-appendix.md")
+        assert f"naive ({columns.heading(column)})" in section(here, "tables/06-reading.md")
         assert column in headings.make_headings("traffic", traffic.traffic(here))
 
 
@@ -396,7 +395,7 @@ def test_unused_reads_are_counted_and_no_fault(emulator):
     here = with_traffic(emulator, CLEAN, CLEAN | {"n": 9, "unused_reads": 5})
     table = traffic.traffic(here)
     assert table["unused_reads"].tolist() == [5] and "unused_reads" in headings.make_headings("traffic", table)
-    assert "found faults" not in section(here, "tables/17-appendix.md")
+    assert "found faults" not in section(here, "tables/06-reading.md")
 
 
 def test_a_shape_that_was_left_out_is_named_beside_the_others(emulator):

@@ -145,6 +145,15 @@ def status(options: argparse.Namespace, given: dict[str, int]) -> tuple[list[str
     return [json.dumps(found)] if options.json else list(inventory.status_lines(found)), int(wrong)
 
 
+def write_assignment(options: argparse.Namespace, given: dict[str, int]) -> tuple[list[str], int]:
+    """Where source a's assignment was written, with or without its answers; and 0."""
+    from tilewise.report import render  # takes a second, which the other commands do not need
+
+    file = options.output or Path("results") / ("questions.html" if options.questions else "answers.html")
+    render.write_assignment(file, answers=not options.questions)
+    return [f"written: {display_path(file)}"], 0
+
+
 def _parser(words: Iterable[str]) -> argparse.ArgumentParser:
     """The parser; a kernel's parameters are those options in `words` that a command does not have."""
     parser = argparse.ArgumentParser(
@@ -221,6 +230,20 @@ def _parser(words: Iterable[str]) -> argparse.ArgumentParser:
     )
     showing.add_argument("folder", nargs="?", type=Path, default=Path("results"), help="folder of a run (results)")
     showing.add_argument("--junit", type=Path, metavar="FILE", help="write the points as a JUnit file, too")
+    setting = commands.add_parser(
+        "assignment",
+        help="write the assignment of source a as a page, with the answers or, to hand it out, without",
+        description="Write the seven tasks of source a as one page: its numbers, those of the recorded runs, an "
+        "empty column, and the answers. No run is needed. Exit status: 0, or 2 if it cannot be written.",
+    )
+    setting.add_argument("--questions", action="store_true", help="leave the answers out, for a hand-out")
+    setting.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="(results/questions.html with --questions, else results/answers.html)",
+    )
+    setting.set_defaults(run=write_assignment)
     for command in (listing, showing):
         command.add_argument("--json", action="store_true", help="as JSON")
     listing.set_defaults(run=list_study)

@@ -17,7 +17,7 @@ from tilewise.rules import Study
 from tilewise.study.points import Point
 
 #: The suffixes of the project's files that hold text; compiled modules and packed samples are no condition of anything.
-_TEXT = {".py", ".yaml", ".csv", ".json", ".md", ".j2", ".css", ".js"}
+_TEXT = {".py", ".yaml", ".csv", ".json", ".md", ".j2", ".css", ".js", ".cff"}
 
 
 class Conditions:
@@ -63,7 +63,13 @@ class Conditions:
 
     def of_page(self, wildcards: Any) -> str:
         """The pages: the same with their sections, template and style, and the variants that were tuned."""
-        return digest([drawing_digest(), _contents("report/sections", "report/template"), self._variants()])
+        return digest(
+            [
+                drawing_digest(),
+                _contents("report/sections", "report/template", "report/story.md", "report/story.yaml", "CITATION.cff"),
+                self._variants(),
+            ]
+        )
 
     def of_config(self, wildcards: Any) -> str:
         """The resolved config of a platform."""

@@ -19,7 +19,7 @@ from tilewise.report import notes, sections, terminal
 RULES = ("outcome", "outcome_of_task")
 RESULTS = Path("results")
 #: The other pages of a report, in words.
-BESIDE = ", with tables.html and assignment.html beside it"
+BESIDE = ", with story.html and assignment.html beside it"
 #: What the tracer says of the kernels, and the sources of those that are faulty on purpose, from study.smk.
 TRACE_LOG, ON_PURPOSE = Path("logs/trace.log"), set[str]()
 #: The config's tasks, and functions that return the targets of the command line, from study.smk.

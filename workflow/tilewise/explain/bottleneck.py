@@ -35,14 +35,15 @@ class Demand:
     """Resources that a kernel needs per multiply-add of a warp; NaN where there is no count.
 
     `products` of short numbers make a multiply-add of floats, `multiply_add_share` is that of its instructions,
-    `wavefronts` are passes of shared memory, `lines` are cache lines of 128 bytes looked up in the first cache,
-    `sectors` are sectors of 32 bytes loaded through it, `l2_bytes` are what the second cache delivers and takes, and
-    `bytes` what memory does.
+    `requests` are those to shared memory and the caches, `wavefronts` are passes of shared memory, `lines` are cache
+    lines of 128 bytes looked up in the first cache, `sectors` are sectors of 32 bytes loaded through it, `l2_bytes` are
+    what the second cache delivers and takes, and `bytes` what memory does.
     """
 
     on_tensor_cores: bool = False
     products: float = 1
     multiply_add_share: float = math.nan
+    requests: float = math.nan
     wavefronts: float = math.nan
     lines: float = math.nan
     sectors: float = math.nan
@@ -92,6 +93,7 @@ def shares(gflops: float, demand: Demand, roofs: Roofs, dtype: str) -> dict[str,
     if not math.isnan(demand.l2_bytes):
         found["L2"] = warps * demand.l2_bytes / roofs.measured.get(("l2_bandwidth", "float"), math.nan)
     if not demand.on_tensor_cores:  # whose instructions do more than one multiply-add per thread
+        found["requests"] = warps * demand.requests / roofs.per_cycle()
         found["issue slots"] = warps / demand.multiply_add_share / roofs.per_cycle(SCHEDULERS)
     return found
 
@@ -139,6 +141,7 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
         on_tensor_cores="MMA" in row["multiply_add"] if coded else row["unit"] == "tensor core",
         products=row["unit_products"],
         multiply_add_share=row["executed_percent"] / 100,
+        requests=row["accesses_per_100"] / 100,
         wavefronts=row["wavefronts_per_100"] / 100,
         lines=row["lines_per_100"] / 100,
         sectors=row["sectors_per_100"] / 100,

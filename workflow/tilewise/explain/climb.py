@@ -198,13 +198,16 @@ def _beside_bounds(rungs: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 def _bound(row: Mapping[str, Any], evidence: Evidence) -> tuple[float, str]:
     """The lowest of the rates in GFLOP/s that the counts of a rung on the CUDA cores allow, and which count sets it."""
-    roofs = evidence.roofs(row["platform"])
-    alone, passes = (roofs.get(key, math.nan) for key in (("multiply_add_rate", row["dtype"]), SHARED_PASSES))
+    gpu = evidence.device(row["platform"]).gpu
+    clock = gpu["sm_clock_mhz"] if pd.isna(row["sm_clock_mhz"]) else row["sm_clock_mhz"]
+    passes = evidence.roofs(row["platform"]).get(SHARED_PASSES, math.nan)
     if pd.isna(row["ceiling_gflops"]) or pd.isna(row["executed_each"]):  # a loop's machine code alone may mislead
         return math.nan, ""
     # A pass serves the 32 threads of a warp, each of which makes two operations per multiply-add.
     served = row["hardware_wavefronts_per_100"] / 100 / (2 * WARP * passes)
-    needs = {"requests": row["accesses_per_100"] / FREE / alone, "passes of shared memory": served}
+    # The pipe of a multiprocessor takes one request per cycle at best, at the clock of the row.
+    taken = row["accesses_per_100"] / 100 / (2 * WARP * gpu["sms"] * clock / 1000)
+    needs = {"requests": taken, "passes of shared memory": served}
     limits = {name: 1 / need for name, need in needs.items() if need > 0} | {"instructions": row["ceiling_gflops"]}
     by = min(limits, key=lambda name: limits[name])
     return limits[by], by
@@ -281,35 +284,3 @@ def fastest(rungs: pd.DataFrame) -> pd.DataFrame:
         equal = own[as_fast(own, best["kernel"].iloc[0])]
         found += [best, equal[equal["kernel"] != best["kernel"].iloc[0]]]
     return pd.concat(found, ignore_index=True)
-
-
-def reasons(rungs: pd.DataFrame) -> pd.DataFrame:
-    """Reasons why the fastest rung in float is faster than the textbook's kernel, on the first GPU that has both.
-
-    Up to three rows. `cause` is loads (requests per 100 multiply-adds), arithmetic (the share of multiply-adds in %) or
-    waits (the share of the ceiling in %); `kernel` has it `before`, the fastest rung, `best`, has it `after`. Waits are
-    shown on a rung that the pipe to shared memory and the caches does not slow down, because those are what the first
-    row is about; a product of too few blocks for the chip does not wait, and where ncu did not count, a ceiling may be
-    far off.
-    """
-    columns = ["platform", "cause", "kernel", "before", "best", "after"]
-    own = rungs[(rungs["dtype"] == "float") & ~rungs["anchor"]]
-    climbed = own.groupby("platform")["kernel"].transform(lambda names: "naive" in set(names) and len(names) > 1)
-    own = own[climbed.astype(bool)]
-    if own.empty:
-        return pd.DataFrame(columns=columns)
-    own = own[own["platform"] == own["platform"].iloc[0]]
-    best = own.loc[own["gflops"].idxmax()]
-    naive = own[own["kernel"] == "naive"].iloc[0]
-    free = own[(own["accesses_per_100"] < FREE) & (own["hardware_wavefronts_per_100"] < FREE) & (own["waves"] >= 1)]
-    free = free[free["percent_of_ceiling"].notna() & free["executed_each"].notna()]
-    found = []
-    if best["accesses_per_100"] < naive["accesses_per_100"]:
-        found.append(("loads", "naive", naive["accesses_per_100"], best["accesses_per_100"]))
-    if best["executed_percent"] > naive["executed_percent"]:
-        found.append(("arithmetic", "naive", naive["executed_percent"], best["executed_percent"]))
-    if best["kernel"] in set(free["kernel"]) and best["percent_of_ceiling"] > free["percent_of_ceiling"].min():
-        least = free.loc[free["percent_of_ceiling"].idxmin()]
-        found.append(("waits", least["kernel"], least["percent_of_ceiling"], best["percent_of_ceiling"]))
-    rows = [(best["platform"], cause, kernel, before, best["kernel"], after) for cause, kernel, before, after in found]
-    return pd.DataFrame(rows, columns=columns)

@@ -20,6 +20,10 @@ RANGE = ["runs", "run_low_ms", "run_high_ms", "time_q1_ms", "time_q3_ms"]
 CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best choice is chosen for
 #: A row whose runs lie further from its time than this, in %, is never chosen as the best.
 UNSETTLED = 25.0
+#: A clock below this share of the highest was lowered, by power if the product is large.
+LOWERED = 0.95
+#: The longer a kernel that power limits is measured, the lower its clock; so longer runs compare with no short ones.
+MOST_APART = 3.0
 #: A choice whose error is so many times that of its kernel's most accurate one has bought its rate with digits.
 COARSE = 4.0
 
@@ -164,16 +168,27 @@ def at_end(ran: pd.DataFrame, best: pd.DataFrame) -> pd.Series:
 def beside_anchor(table: pd.DataFrame, rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Adds `percent_of_anchor`: the rate as a percentage of the library's for the same product and element type.
 
-    The library of a GPU's kernel is the GPU's, such as cuBLAS; that of a CPU loop is the CPU's.
+    The library of a GPU's kernel is the GPU's, such as cuBLAS; that of a CPU loop is the CPU's. `unlike_anchor` says
+    that the two cannot be compared: power lowered the clock of one, and one ran more than MOST_APART times as long.
     """
     anchors = rows[rows["kernel"].isin(evidence.libraries) & (rows["status"] == Status.OK)]
-    anchors = anchors.assign(on_gpu=evidence.on_gpu(anchors["kernel"]), anchor_ms=anchors["time_ms"])
+    known = {"anchor_ms": "time_ms", "anchor_samples": "samples", "anchor_mhz": "sm_clock_mhz"}
+    anchors = anchors.assign(on_gpu=evidence.on_gpu(anchors["kernel"]))
+    anchors = anchors.assign(**{name: anchors.get(column) for name, column in known.items()})
     keys = ["platform", "on_gpu", "dtype", *SHAPE]
-    anchors = anchors.sort_values("time_ms", kind="stable").drop_duplicates(keys)[[*keys, "anchor_ms"]]
+    anchors = anchors.sort_values("time_ms", kind="stable").drop_duplicates(keys)[[*keys, *known]]
     table = table.assign(on_gpu=evidence.on_gpu(table["kernel"]))
     anchors = anchors.astype({"on_gpu": table["on_gpu"].dtype})
     table = table.merge(anchors, how="left", on=keys).drop(columns="on_gpu")
-    return table.assign(percent_of_anchor=100 * table["anchor_ms"] / table["time_ms"])
+    table = table.assign(percent_of_anchor=100 * table["anchor_ms"] / table["time_ms"], unlike_anchor=False)
+    if {"samples", "sm_clock_mhz"} <= set(table):  # the tuner's variants have neither
+        highest = {gpu.name: gpu.device.gpu["sm_clock_mhz"] for gpu in evidence.gpus}
+        clocks = table[["sm_clock_mhz", "anchor_mhz"]].astype("float64").min(axis=1)
+        lowered = clocks < LOWERED * table["platform"].map(highest)
+        longer = table["samples"] * table["time_ms"] / (table["anchor_samples"] * table["anchor_ms"])
+        alike = longer.between(1 / MOST_APART, MOST_APART)
+        table["unlike_anchor"] = (lowered & ~alike & longer.notna()).fillna(False).astype(bool)
+    return table.drop(columns=["anchor_samples", "anchor_mhz"])
 
 
 def by_shape(table: pd.DataFrame) -> pd.DataFrame:
@@ -228,26 +243,6 @@ def as_fast(rows: pd.DataFrame, kernel: str) -> pd.Series:
     return ((low <= high[own].iloc[0]) & (high >= low[own].iloc[0])).fillna(False).astype(bool) | own
 
 
-#: A product of less than so many multiply-adds is small: all its matrices fit into the L2 cache of a large GPU.
-SMALL = 1200**3
-
-
-def batched(evidence: Evidence) -> pd.DataFrame:
-    """The kernels at small cubes as percentages of the library, isolated (after a flush of the cache) and in a batch.
-
-    `turns` says whether a kernel is faster than the library in one way and slower in the other, by 1 % at least.
-    """
-    rows = describe(evidence.gpu[(evidence.gpu["status"] == Status.OK) & evidence.gpu["batch_ms"].notna()], evidence)
-    rows = cubes(rows[rows["n"].astype("float64") ** 3 < SMALL])
-    rows = rows.sort_values("time_ms", kind="stable").drop_duplicates(["platform", "dtype", "n", "kernel"])
-    keys = ["platform", "dtype", "n"]
-    library = rows[rows["anchor"]].drop_duplicates(keys)[[*keys, "time_ms", "batch_ms"]]
-    both = rows[~rows["anchor"]].merge(library, on=keys, suffixes=("", "_library"))
-    isolated, batch = (100 * both[f"{name}_library"] / both[name] for name in ("time_ms", "batch_ms"))
-    large = both["n"] >= 512
-    return both.assign(isolated_percent=isolated, batched_percent=batch, turns=large & (isolated > 101) & (batch < 99))
-
-
 def squares(ladder: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The rows of a ladder at the largest square product of floats, the fastest first.
 
@@ -261,11 +256,3 @@ def squares(ladder: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     for _, own in rows[~made & ~rows["anchor"]].groupby("platform"):
         equal[own.index] = as_fast(own, own["kernel"].iloc[0])
     return rows.assign(largest=rows["n"] == rows["platform"].map(whole), made=made, equal=equal)
-
-
-def edges(evidence: Evidence) -> pd.DataFrame:
-    """Loss by partial tiles on each GPU: lost_percent of the tiled kernel's rate on multiples of its tile."""
-    rows = timed_rows(evidence.select_tasks("rectangular").gpu)
-    rows = rows[(rows["kernel"] == "tiled") & (rows["dtype"] == "float") & (rows["tile"] == 32)]
-    best = rows.groupby(["platform", rows["n"] % 32 == 0])["gflops"].max().unstack().reindex(columns=[False, True])
-    return pd.DataFrame({"lost_percent": 100 * (best[True] / best[False] - 1)}).reset_index()

@@ -295,7 +295,8 @@ def lines_in(
         cross = {"marker": "x", "color": "black", "zorder": 5, "clip_on": False}
         crosses = axis.scatter(refused["place"], [0] * len(refused), label="did not run", **cross)
         set_tooltips(crosses, _said(axis, "did not run", order, refused["place"], [0] * len(refused)))
-    axis.set_xticks(range(len(order)), [str(value) for value in order])
+    # The words of a block are wider than the distance of two ticks.
+    axis.set_xticks(range(len(order)), [str(value).replace(" × ", "\n×\n") for value in order])
     axis.set_xlim(-0.4, len(order) - 0.6)
     axis.set_ylim(bottom=0)
 

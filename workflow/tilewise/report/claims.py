@@ -182,15 +182,6 @@ def counts(verdicts: pd.DataFrame) -> str:
     return ", ".join(f"{verdict.elsewhere} {found[verdict]}" for verdict in Verdict if verdict in found)
 
 
-def tally(verdicts: pd.DataFrame) -> pd.DataFrame:
-    """The number of `claims` judged on each platform, with their `counts` as text."""
-    rows = [
-        {"platform": platform, "claims": own["id"].nunique(), "counts": counts(own)}
-        for platform, own in verdicts.groupby("platform", sort=False)
-    ]
-    return pd.DataFrame(rows, columns=["platform", "claims", "counts"])
-
-
 def side_by_side(verdicts: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The verdicts for reading: one row per claim, with the verdict and the measured value on each platform, as text.
 
@@ -211,6 +202,15 @@ def side_by_side(verdicts: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         )
         table[f"measured {platform.name}"] = _by_case(own, _measured)
     return table.reset_index()
+
+
+def case_lines(own: pd.DataFrame) -> list[str]:
+    """What was measured of a claim on one platform, and what was published: a line for each case if they differ."""
+    found = []
+    for row in own.to_dict("records"):
+        published = _published(row)
+        found.append(_measured(row) + f" (published: {published})" * bool(published))
+    return [f"{case}: {words}" for case, words in zip(own["case"], found)] if len(set(found)) > 1 else found[:1]
 
 
 def _by_case(rows, words):

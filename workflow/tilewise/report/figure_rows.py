@@ -13,12 +13,11 @@ import pandas as pd
 from tilewise.evidence import Evidence
 from tilewise.explain import instruction_mix, timings, traffic
 from tilewise.explain.bottleneck import ON_TENSOR_CORES
-from tilewise.explain.languages import language_of
 from tilewise.explain.number_format import rounded
 from tilewise.report import tables
 from tilewise.report.tables import choice_text
 from tilewise.study.columns import SHAPE
-from tilewise.study.kernel import LANGUAGES, Kind
+from tilewise.study.kernel import LANGUAGES
 from tilewise.study.status import Status
 
 #: A figure of points has so many names at most; more cannot be told apart.
@@ -137,13 +136,6 @@ def accuracy_and_rate(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     group = (rows["dtype"] == "double").map({True: "double", False: "float and shorter numbers"})
     peaks = rows["platform"].map(floats).where(rows["dtype"] != "double")
     return rows.assign(rank=rank, group=group, float_peak=peaks).sort_index()
-
-
-def lines_and_share(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """The languages' largest products that have lines and a share of cuBLAS; a language keeps its colour."""
-    rows = timings.largest(rows[rows["lines"].notna() & rows["percent_of_anchor"].notna()])
-    ours_last = sorted(rows["language"].unique(), key=lambda name: (name == language_of(Kind.CUDA), name))
-    return rows.assign(language=pd.Categorical(rows["language"], ours_last), lines=rows["lines"].astype("float64"))
 
 
 def in_order(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:

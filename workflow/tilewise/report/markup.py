@@ -1,11 +1,15 @@
 """Tables and figures of the page as HTML: each with a number, an anchor, a caption, and its data to take away.
 
-A table of many rows shows those that matter, and has the whole in a fold, where a reader can sort and filter it. The
-page reads without scripts too; DataTables (bundled by itables) starts when a fold is opened.
+A table of many rows shows those that matter. The whole is packed beside a fold, whose opening makes a table of it that
+can be sorted and filtered (DataTables, bundled by itables); so is a figure that few want. Without scripts the page
+reads, and its links lead to files beside it.
 """
 
+import base64
+import gzip
 import html
 import itertools
+import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -25,7 +29,7 @@ from tilewise.study.columns import COLUMNS, SHAPE, is_words
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Accuracy, Status
 
-#: The folder beside the page that holds its figures, one file each; with scripts, a link takes the page's own drawing.
+#: The folder beside the page with its figures and tables, one file each; with scripts, a link takes the page's own.
 FIGURES_FOLDER = "figures"
 #: A table of more rows is folded to the rows that matter.
 MOST_ROWS = 15
@@ -42,6 +46,8 @@ _LONG_TEXT = {"message", "note", "reason", "tasks"}
 _WRAPPED = {"choice", "runner_up", "instance", "platform", "title", "limited_by", "second_limit", "waits"}
 #: The words of a verdict, here or on a recorded platform -> the class of its mark.
 _MARKS = {words: verdict.mark for verdict in claims.Verdict for words in (verdict, verdict.elsewhere)}
+#: What † says behind a share of the library's rate.
+_UNLIKE = "power lowered a clock, and one of the two ran more than three times as long as the other"
 #: Columns by whose values a whole table can be filtered; so can those of verdicts.
 _FILTERED = {"source", "task", "platform", "kernel", "dtype", "status", "count"}
 
@@ -70,6 +76,8 @@ def _cell(row, column, machine):
         status = row.get("status" if column == "time_ms" else "cpu_status")
         if isinstance(status, str) and status and status != Status.OK:
             return f'<span class="status">{html.escape(status)}</span>'
+    if column == "percent_of_anchor" and row.get("unlike_anchor") is True:
+        return f'{number(value, column)} <abbr title="{_UNLIKE}">†</abbr>'
     if column == "claim":
         return f"{html.escape(value)}<br><small>{html.escape(row['why'])}</small>"
     if "claim" in row and column.startswith(("published", "measured ")):
@@ -101,30 +109,64 @@ class _Table:
     machine: Callable[[str, str], str]  # the words for a platform, or for its CPU
     plain: bool  # all columns as they are, without a layout
 
-    def html(self, caption: str, kind: str = "") -> str:
+    def html(self, caption: str) -> str:
         """The table as HTML in its own box, which scrolls if the page is narrow."""
+        rows, large = self._records()
+        lines = [(*self._about(row), self._cells(row)) for row in rows]
+        label, wide = _words(caption.split(".")[0]), "wide" if len(self.columns) > _WIDE_FROM else ""
+        return pieces().table(wide, label, Markup(caption), self._groups(), self._heads(large), lines)
+
+    def packed(self, caption: str) -> str:
+        """The table as packed JSON, of which page.js makes one that sorts and filters.
+
+        A cell is its HTML, or a pair of that and what it sorts by.
+        """
+        rows, large = self._records()
+        cells = [
+            [cell if order is None else [cell, order] for (_, cell), order in zip(self._cells(row), self._orders(row))]
+            for row in rows
+        ]
+        found = {
+            "caption": caption,
+            "groups": self._groups(),
+            "heads": self._heads(large),
+            "kinds": [self._about(row)[1] for row in rows],
+            "rows": cells,
+        }
+        return pack(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
+
+    def _records(self) -> tuple[list[dict[str, Any]], bool]:
+        """The rows, and whether their rates are in TFLOP/s."""
         table = self.rows.assign(apart=timings.range_percent(self.rows))
         rates = [name for name in self.columns if name in COLUMNS and COLUMNS[name].unit == "GFLOP/s"]
         large = bool(rates) and table[rates].max().max() >= 100  # no CPU loop is that fast
-        rows = (table.assign(**{name: table[name] / 1000 for name in rates}) if large else table).to_dict("records")
-        orders = _orders(rows, self.columns) if kind else {}
-        lines = [self._line(row, {name: each[i] for name, each in orders.items()}) for i, row in enumerate(rows)]
-        above = [group for group, _ in self.columns.values()]
-        groups = [(len(list(own)), group) for group, own in itertools.groupby(above)] if any(above) else []
-        kinds = {name: " filter" * (name in _FILTERED or name.startswith("verdict")) for name in self.columns}
-        labels = {
-            name: label.replace("GFLOP/s", "TFLOP/s") if large else label for name, (_, label) in self.columns.items()
-        }
-        heads = [(f"{self._kind(name)}{kinds[name]}", label) for name, label in labels.items()]
-        label, wide = _words(caption.split(".")[0]), " wide" if len(self.columns) > _WIDE_FROM else ""
-        return pieces().table(f"{kind}{wide}", label, Markup(caption), groups, heads, lines, bool(kind))
+        table = table.assign(**{name: table[name] / 1000 for name in rates}) if large else table
+        return table.to_dict("records"), large
 
-    def _line(self, row: Mapping[str, Any], orders: Mapping[str, str]) -> tuple[str, str, list[tuple]]:
-        """The anchor and the class of a row, and its cells."""
-        kind = "anchor" if row.get("anchor") is True else "best" if row.get("best") is True else ""
-        anchor = f"claim-{row['id']}" if "claim" in self.columns else ""
-        cells = [(self._kind(name), orders.get(name), Markup(_cell(row, name, self.machine))) for name in self.columns]
-        return anchor, kind, cells
+    def _groups(self) -> list[tuple[int, str]]:
+        """How many columns stand below the words of each group; nothing if no column is in one."""
+        above = [group for group, _ in self.columns.values()]
+        return [(len(list(own)), group) for group, own in itertools.groupby(above)] if any(above) else []
+
+    def _heads(self, large: bool) -> list[tuple[str, str]]:
+        """The class and the words of each heading."""
+        kinds = {name: " filter" * (name in _FILTERED or name.startswith("verdict")) for name in self.columns}
+        return [
+            (f"{self._kind(name)}{kinds[name]}", label.replace("GFLOP/s", "TFLOP/s") if large else label)
+            for name, (_, label) in self.columns.items()
+        ]
+
+    def _about(self, row: Mapping[str, Any]) -> tuple[str, str]:
+        """The anchor of a row, and its class."""
+        return "", "anchor" if row.get("anchor") is True else "best" if row.get("best") is True else ""
+
+    def _cells(self, row: Mapping[str, Any]) -> list[tuple[str, Markup]]:
+        """The class and the content of each cell."""
+        return [(self._kind(name), Markup(_cell(row, name, self.machine))) for name in self.columns]
+
+    def _orders(self, row: Mapping[str, Any]) -> list[float | None]:
+        """By what each cell sorts, if its text does not say it."""
+        return [_order(row, column) for column in self.columns]
 
     def _kind(self, column: str) -> str:
         if column == "claim":
@@ -135,30 +177,19 @@ class _Table:
             return "words long"
         if column in _WRAPPED:
             return "words wrap"
+        if column == "shape":
+            return "words size"
         return "words" if is_words(column) or column.startswith("verdict ") else ""
 
 
-def _order(row: Mapping[str, Any], column: str) -> str | None:
+def _order(row: Mapping[str, Any], column: str) -> float | None:
     """By what a cell sorts, if its text does not say it as a plain number; None if it does, or if it is of words."""
     value = row[column]
     if column == "shape" and all(name in row for name in SHAPE):
-        return f"{float(row['n']) * float(row['p']) * float(row['m']):.0f}"
-    if isinstance(value, str | bool) or is_words(column):
+        return float(row["n"]) * float(row["p"]) * float(row["m"])
+    if isinstance(value, str | bool) or is_words(column) or pd.isna(value):
         return None
-    if pd.isna(value):
-        return ""
-    return None if re.fullmatch(r"[\d,.]+", number(value, column)) else f"{float(value):.6g}"
-
-
-def _orders(rows: list[dict[str, Any]], columns: Collection[str]) -> dict[str, list[str]]:
-    """By what the cells of a column sort: of all its cells or of none, as DataTables wants them."""
-    found = {}
-    for column in columns:
-        orders = [_order(row, column) for row in rows]
-        if any(orders) or (None in orders and "" in orders):
-            said = [str(row[column]) if order is None else order for row, order in zip(rows, orders)]
-            found[column] = said
-    return found
+    return None if re.fullmatch(r"[\d,.]+", number(value, column)) else float(f"{value:.6g}")
 
 
 def is_key_row(table: pd.DataFrame) -> pd.Series:
@@ -200,15 +231,18 @@ def table_html(
     hide: Collection[str] = (),
     name: str = "",
     number: int | None = None,
+    folded: bool = False,
 ) -> str:
     """A table as HTML with its number and caption; if it is long, the rows that matter, then all of them in a fold.
+
+    A `folded` one is the fold alone.
 
     `layout` is the name of one in tables.yaml, or None for all columns of the table. `caption` is HTML that begins with
     a title in <b>. A platform column with a single platform and columns without any entry are left out. What a machine
     without a GPU says of the GPU's kernels is in the fold only. `name` is that of the anchor and of the CSV file
     (default: from the title).
     """
-    name = name or _name(caption)
+    name = name or name_of(caption)
     machine = evidence.machine if evidence else lambda platform, kernel: platform
     columns = _said(headings.make_headings(layout, table), table, hide, bool(layout))
     own = own_rows(table, evidence) if evidence else pd.Series(False, table.index)
@@ -218,14 +252,13 @@ def table_html(
     if evidence and evidence.gpus:
         brief.pop("emulator", None)
     first = _Table(few, brief, machine, layout is None)
-    parts = [
-        first.html(f"{pieces().number('Table', f'table-{name}', number)} {caption} {_csv(table[list(columns)], name)}")
-    ]
-    if len(few) < len(table) or set(columns) - set(brief) - {"platform"}:
+    link = csv_link(table[list(columns)], name)
+    words = f"{pieces().number('Table', f'table-{name}', number)} {caption} {link}"
+    parts = [f'<p class="caption">{words}</p>' if folded else first.html(words)]
+    if folded or len(few) < len(table) or set(columns) - set(brief) - {"platform"}:
         whole = _Table(table, columns, machine, layout is None)
-        said = f"All {len(table)} rows and columns" if len(few) < len(table) else "All columns"
-        caption = f"{_title_of(caption)}: all rows"
-        parts.append(pieces().fold(f"{said}: sort, search, filter", whole.html(caption, "sortable")))
+        said = f"All {len(table)} rows and columns" if folded or len(few) < len(table) else "All columns"
+        parts.append(pieces().fold(f"{said}: sort, search, filter", whole.packed(f"{_title_of(caption)}: all rows")))
     kind = "exhibit narrow" if layout and len(brief) <= _NARROW and not _LONG_TEXT & set(brief) else "exhibit"
     return f'<div class="{kind}" id="table-{name}">{"".join(parts)}</div>'
 
@@ -248,20 +281,35 @@ def _title_of(caption: str) -> str:
     return caption.split("</b>")[0].removeprefix("<b>").strip(" .")
 
 
-def _name(caption: str) -> str:
+def name_of(caption: str) -> str:
+    """The anchor of a table or figure, from its title."""
     return re.sub(r"\W+", "-", html.unescape(_title_of(caption))).strip("-").lower()
 
 
-def _csv(table: pd.DataFrame, name: str) -> str:
-    return _file(f"{name}.csv", "text/csv", table.to_csv(index=False, float_format="%.6g"), "CSV")
+def csv_link(table: pd.DataFrame, name: str) -> str:
+    """A link by which a reader takes a table away: with scripts from the page, without from the folder beside it."""
+    packed = pack(table.to_csv(index=False, float_format="%.6g"))
+    about = f'download="{name}.csv" href="{FIGURES_FOLDER}/{name}.csv" data-packed="{packed}"'
+    return f'<a class="data" {about} aria-label="{name} as CSV">CSV</a>'
+
+
+def pack(text: str) -> str:
+    """A text by gzip, in base64; page.js unpacks it."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def packed_files(page: str) -> dict[str, str]:
+    """The tables to which the links of a page lead, by the name of their files."""
+    found = re.findall(rf'href="{FIGURES_FOLDER}/([^"/]+)" data-packed="([^"]*)"', page)
+    return {name: gzip.decompress(base64.b64decode(packed)).decode() for name, packed in found}
 
 
 #: What cannot stand as it is in a data URI inside of an attribute.
-_ESCAPED = str.maketrans({letter: f"%{ord(letter):02X}" for letter in '%#"<>&\n\r\t'})
+_ESCAPED = str.maketrans({letter: f"%{ord(letter):02X}" for letter in '%#"<>& \n\r\t'})
 
 
 def _file(name: str, kind: str, content: str, words: str) -> str:
-    """A link by which a reader takes a text file away, scripts or not; it is no longer than its text, nearly."""
+    """A link by which a reader takes a text file away, scripts or not."""
     data = content.translate(_ESCAPED)
     return f'<a class="data" download="{name}" href="data:{kind};charset=utf-8,{data}">{words}</a>'
 
@@ -269,20 +317,28 @@ def _file(name: str, kind: str, content: str, words: str) -> str:
 def claims_html(verdicts: pd.DataFrame, evidence: Evidence, number: int | None = None) -> str:
     """The verdicts: one strip of marks per platform, each a link to its claim, and a fold with all claims.
 
-    On a machine without a GPU the recorded platforms come first; its own strip is in the fold.
+    On a machine without a GPU its own strip, which has only what no GPU is needed for, comes last.
     """
     beside = claims.side_by_side(verdicts, evidence)
-    strips = {
-        platform.name: _strip(verdicts[verdicts["platform"] == platform.name], evidence)
-        for platform in evidence.readers
-    }
+    strips = [_strip(verdicts[verdicts["platform"] == platform.name], evidence) for platform in evidence.readers]
     table = _Table(beside, headings.claims(evidence), evidence.machine, plain=False)
-    caption = f"<b>Claims.</b> Source by source, all {len(beside)}, with what was measured and why."
-    caption = f"{pieces().number('Table', 'table-claims', number)} {caption} {_csv(verdicts, 'claims')}"
-    first = Markup().join(strip for name, strip in strips.items() if name not in evidence.folded)
-    rest = Markup().join(strip for name, strip in strips.items() if name in evidence.folded)
-    opened = pieces().fold(f"All {len(beside)} claims: sort, search, filter", rest + table.html(caption, "sortable"))
-    return f'<div class="exhibit" id="table-claims">{first}{opened}</div>'
+    title = f"{pieces().number('Table', 'table-claims', number)} <b>Claims.</b> Source by source, with the reasons."
+    opened = pieces().fold(f"All {len(beside)} claims: sort, search, filter", table.packed("Claims, source by source"))
+    caption = f'<p class="caption">{title} {csv_link(verdicts, "claims")}</p>'
+    return f'<div class="exhibit" id="table-claims">{Markup().join(strips)}{caption}{opened}</div>'
+
+
+def verdicts_html(verdicts: pd.DataFrame, names: Collection[str]) -> str:
+    """The verdicts on some claims on one platform, as a list: what was claimed, published and measured."""
+    table = verdicts[verdicts["id"].isin(names)]
+    lines = []
+    for name, own in table.groupby("id", sort=False):
+        first = own.iloc[0]
+        verdict = claims.Verdict(first["of_claim"])
+        numbers = "; ".join(claims.case_lines(own))
+        numbers = Markup(notes.note_html(numbers)) if notes.is_note(numbers) else numbers
+        lines.append((name, verdict.mark, verdict.elsewhere, f"({first['source']}) {first['claim']}", numbers))
+    return pieces().verdicts(lines) if lines else ""
 
 
 def _strip(own: pd.DataFrame, evidence: Evidence) -> str:
@@ -302,14 +358,14 @@ def _strip(own: pd.DataFrame, evidence: Evidence) -> str:
 def missing_html(missing: str, title: str, name: str = "") -> str:
     """A sentence, without a number, in place of a figure that shows nothing."""
     words = notes.note_html(missing) if notes.is_note(missing) else html.escape(missing)
-    return f'<p class="none" id="figure-{name or _name(title)}"><b>{html.escape(title)}.</b> {words}</p>'
+    return f'<p class="none" id="figure-{name or name_of(title)}"><b>{html.escape(title)}.</b> {words}</p>'
 
 
-def figure_html(drawing: str, caption: str, name: str, number: int) -> tuple[str, str, str]:
+def figure_html(drawing: str, caption: str, name: str, number: int, folded: bool = False) -> tuple[str, str, str]:
     """HTML of a figure that `figures.svg` made; its name; the drawing alone."""
-    name = name or _name(caption)
+    name = name or name_of(caption)
     drawing = figures.inline(drawing, name, _words(_title_of(caption)), _words(caption))
-    return _framed(drawing, caption, name, number), name, drawing
+    return _framed(drawing, caption, name, number, folded=folded), name, drawing
 
 
 def kernel_html(
@@ -317,7 +373,7 @@ def kernel_html(
 ) -> tuple[str, str, str]:
     """HTML of what is new in a kernel, or else of its tiles, beside the lines of its file that begin with `idea`; its
     name; the drawing alone."""
-    name, title = f"tiles-of-{kernel.name}", title or f"Tiles of {kernel.name}"
+    name, title = f"story-tiles-of-{kernel.name}", title or f"Tiles of {kernel.name}"
     place, code = kernel.path.name, ""
     if idea:
         first, last, lines = drawings.excerpt(kernel, idea)
@@ -332,6 +388,16 @@ def kernel_html(
     return _framed(drawing, caption, name, number, place, code), name, drawing
 
 
-def _framed(drawing: str, caption: str, name: str, number: int | None, place: str = "", code: str = "") -> str:
-    about = (name, _words(_title_of(caption)), Markup(caption), number, Markup(drawing))
-    return pieces().figure(*about, FIGURES_FOLDER, place, code)
+def steps_html(name: str, number: int) -> tuple[str, str]:
+    """HTML of the drawing of a ring, whose steps a reader chooses by buttons; the drawing alone."""
+    ideas = pieces("ideas.html.j2")
+    drawing = str(ideas.filling(name))
+    caption = "<b>A ring fills and empties.</b> Choose a step."
+    return _framed(f"{ideas.buttons(name)}{drawing}", caption, name, number), drawing
+
+
+def _framed(
+    drawing: str, caption: str, name: str, number: int | None, place: str = "", code: str = "", folded: bool = False
+) -> str:
+    about = (name, _words(_title_of(caption)), Markup(caption), number, pack(drawing) if folded else Markup(drawing))
+    return pieces().figure(*about, FIGURES_FOLDER, place, code, folded)

@@ -19,7 +19,7 @@ def origin(evidence: Evidence) -> str:
     elif here:
         source = " and ".join(_recorded(gpu) for gpu in evidence.gpus)
         said = "**The GPU times on this page were not measured on this machine**, which has no GPU:"
-        where = "[Where the numbers come from](tables.html#Where-the-numbers-come-from)"
+        where = "[Where the numbers come from](#Where-the-numbers-come-from)"
         several = any(len(gpu.own_cards) > 1 for gpu in evidence.gpus)
         lines.append(f"{said} they were recorded on {source}." + f" {where} lists what each card measured." * several)
     for platform in evidence.platforms:
@@ -49,16 +49,16 @@ def _with_block(row):
     return f"`{row['kernel']}`" + (f" with blocks of {row['choice']}" if "×" in row["choice"] else "")
 
 
-def step(evidence: Evidence, rungs: pd.DataFrame, this: pd.Series) -> list[tuple[str, str]]:
+def step(rungs: pd.DataFrame, this: pd.Series) -> list[tuple[str, str]]:
     """The ceiling, the rate and the stall reasons of a rung, as far as known.
 
     The items are (term, words in Markdown).
     """
-    found = [("On", plain_text(evidence.names[this["platform"]]))] if len(evidence.gpus) > 1 else []
+    found = []
     if this["gflops"] <= 1.02 * this["bound_gflops"]:
         words = f"{rounded(this['bound_gflops'] / 1000)}\u00a0TFLOP/s, limited by {this['bound_by']}"
-        gain = f": {times(this['bound_gain'])} the limit of `{this['before']}`" if pd.notna(this["bound_gain"]) else ""
-        found.append(("Arithmetic allows", words + gain))
+        gain = f"; {times(this['bound_gain'])} that of `{this['before']}`" if pd.notna(this["bound_gain"]) else ""
+        found.append(("Upper bound", words + gain))
     found.append(("Measured", rate_remark(rungs, this)))
     if pd.notna(this["top_wait_each"]):
         each = rounded(this["top_wait_each"])

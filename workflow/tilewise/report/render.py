@@ -19,14 +19,29 @@ from jinja2 import Environment, FileSystemLoader
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
+from matplotlib.figure import Figure
 
-from kernelscope.files import atomic_path
+from kernelscope.files import atomic_path, read_text
+from kernelscope.yaml_input import read_yaml
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import Evidence, Platform, load_evidence
 from tilewise.explain import climb, provenance, quantities, timings
+from tilewise.explain.number_format import rounded
 from tilewise.explain.tiling import tiling
 from tilewise.files import write_json
-from tilewise.report import claims, figures, headings, markup, notes, remarks, sections, tables
+from tilewise.report import (
+    beside,
+    claims,
+    figures,
+    headings,
+    headlines,
+    markup,
+    notes,
+    remarks,
+    sections,
+    story,
+    tables,
+)
 from tilewise.report.drawings import pieces
 from tilewise.report.sections import Machine, Row
 from tilewise.report.template_context import FIGURES, LAYOUTS, TABLES
@@ -34,8 +49,8 @@ from tilewise.study.accuracy import MEANING
 from tilewise.study.expressions import ceil_div
 
 TEMPLATE = ROOT / "report" / "template" / "report.html.j2"
-#: The picture that a link to a page shows in a chat, which cannot show an SVG.
-PREVIEW = f"{markup.FIGURES_FOLDER}/climb.png"
+#: Who wrote this, the licence and, if there is one, the address of the repository.
+CITATION = ROOT / "CITATION.cff"
 #: Where a page has its title and its first words.
 _TITLE, _FIRST_WORDS = r"<h1[^>]*>(.*?)<a ", r"<p>(.*?)</p>"
 
@@ -43,26 +58,35 @@ _TITLE, _FIRST_WORDS = r"<h1[^>]*>(.*?)<a ", r"<p>(.*?)</p>"
 class Page:
     """The functions of sections, and the page made of them.
 
-    `both` is the evidence that also has recorded platforms to compare with, and `drawn` the folder of the tasks'
-    figures, if they are drawn already. `left_out` has the place of every sentence that was left out, and the reason.
+    `both` is the evidence that also has recorded platforms to compare with, `drawn` the folder of the tasks' figures,
+    if they are drawn already, and `sides` are the runs that stand side by side; without `answers` those of the
+    assignment are left out. `left_out` has the place of every sentence that was left out, and the reason.
     """
 
-    def __init__(self, evidence: Evidence, both: Evidence | None = None, drawn: Path | str | None = None) -> None:
+    def __init__(
+        self,
+        evidence: Evidence,
+        both: Evidence | None = None,
+        drawn: Path | str | None = None,
+        sides: beside.Sides | None = None,
+        answers: bool = True,
+    ) -> None:
         self.evidence, self.both, self.drawn = evidence, both or evidence, drawn
+        self.sides, self.answers = sides or beside.Sides(None, evidence), answers
         self.tasks: dict[str, Any] = evidence.config["tasks"]
         self.drawings: dict[str, str] = {}
         self._begin()
         self._pieces: list[str] = []
         self._made: dict[str, Any] = {}
-        self._told: set[str] = set()
         self._language = sections.Language(self.names())
-        self._markdown = MarkdownIt("commonmark", {"html": True})
+        self._markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
 
     # ---- What sections may call --------------------------------------------------------------------------------------
 
     def names(self) -> dict[str, Any]:
         """The names that sections may use."""
         return {name: getattr(self, name) for name in sections.NAMES} | {
+            "answers": self.answers,
             "ceil_div": ceil_div,
             "Verdict": claims.Verdict,
             "nearly": quantities.NEARLY,
@@ -121,9 +145,16 @@ class Page:
         found = self.evidence.published
         return found.loc[found["quantity"] == quantity, "value"].iloc[0]
 
-    def counted(self) -> bool:
-        """Whether ncu counted what rungs execute."""
-        return bool(self.rungs()["executed_each"].notna().any())
+    def minimum_s(self) -> float:
+        """The time in s after which the measurement of a steady point ends."""
+        return self.evidence.config["timing"]["min_time_s"]
+
+    def overheads(self) -> list[str]:
+        """The overhead in isolated times, in words for each GPU on which it was measured."""
+        return [
+            f"{rounded(overhead)} µs of an isolated time on {notes.plain_text(self.evidence.labels[name])} are overhead"
+            for name, overhead in provenance.overheads(self.evidence.everyone).items()
+        ]
 
     def several(self) -> bool:
         """Whether there are GPUs to compare."""
@@ -141,41 +172,97 @@ class Page:
         """The origin of the measurements."""
         return Markup(notes.attempt("Text: origin", lambda: remarks.origin(self.evidence), notes.note_html))
 
-    def figure(self, name: str, title: str, caption: str = "") -> Markup:
-        """The figure of a task, of `figures.OVERVIEW` or of FIGURES, with its caption in Markdown."""
+    def figure(self, name: str, title: str, caption: str = "", folded: bool = False) -> Markup:
+        """The figure of a task, of `figures.OVERVIEW` or of FIGURES, with its caption in Markdown, or `folded`."""
         if name not in self.tasks and name not in figures.OVERVIEW and name not in FIGURES:
             return Markup("")
         draw = functools.partial(self._once, f"figure {name}", lambda: self._drawn(name))
-        anchor = name if name in (*self.tasks, "climb", "rungs") else ""
-        return self._piece(f"Figure: {title}", lambda: self._framed(draw(), title, caption, name, anchor))
+        anchor = name if name in (*self.tasks, "climb", "climb_of_ladder", "rungs") else ""
+        return self._piece(f"Figure: {title}", lambda: self._framed(draw(), title, caption, anchor, folded))
 
-    def table(
-        self, name: str, title: str, caption: str = "", layout: str = "", rows: str = "", hide: str = ""
-    ) -> Markup:
-        """The table of a task or of TABLES, with its caption in Markdown.
-
-        `hide` has columns to leave out, "parameters" for those of kernels; `rows` may be "largest".
-        """
+    def table(self, name: str, title: str, caption: str = "", layout: str = "", folded: bool = False) -> Markup:
+        """The table of a task or of TABLES, with its caption in Markdown; a `folded` one is only its fold."""
         if name in TABLES:
             evidence = self.both if name == "platforms" else self.evidence
             layout, anchor = LAYOUTS.get(name, name), ""
         elif name in self.tasks:
             evidence, layout, anchor = self.evidence, layout or self.evidence.method(name), name
         else:
-            return Markup(f"*The config of this run has no task `{name}`.*")
+            return Markup("")
 
         def made() -> str:
-            found = timings.largest(self.frame(name)) if rows else self.frame(name)
-            words = self._caption(title, caption)
-            if anchor:
-                words = " ".join(filter(None, (words, remarks.overhead(found, self.evidence))))
-            hidden = hide.replace("parameters", " ".join(self.evidence.parameters)).split()
-            if name == "failures" and not (found["points"] > 1).any():
-                hidden.append("points")
+            found = self.frame(name)
+            hidden = ["points"] if name == "failures" and not (found["points"] > 1).any() else []
             number = next(self._numbers["Table"])
-            return markup.table_html(found, layout or None, words, evidence, hidden, anchor, number)
+            words = self._caption(title, caption)
+            return markup.table_html(found, layout or None, words, evidence, hidden, anchor, number, folded)
 
         return self._piece(f"Table: {title}", made)
+
+    def beside(
+        self,
+        name: str,
+        title: str,
+        caption: str = "",
+        first: str = "size",
+        key: str = "",
+        blank: str = "",
+        errors: bool = False,
+        **where: Any,
+    ) -> Markup:
+        """The numbers of a task: the source's, the recorded ones and those of this run, of rows with the given values.
+
+        A row is a product with its best choice, or with a `key` each choice of it, which then names the table. With
+        `errors`, they stand in place of rates.
+        """
+        return self._beside(title, caption, lambda: beside.rows(name, self.sides, where, key, errors), first, blank)
+
+    def facts(
+        self, name: str, title: str, caption: str = "", label: str = "", value: str = "", note: str = "", **where: Any
+    ) -> Markup:
+        """A method's table of a task, the recorded runs and this run side by side; see `beside.facts`."""
+        return self._beside(title, caption, lambda: beside.facts(name, self.sides, label, value, note, where), "", "")
+
+    def five_numbers(self, title: str, caption: str = "") -> Markup:
+        """The headline numbers of this run beside those of the source and the record."""
+        return self._beside(title, caption, lambda: headlines.five_numbers(self.sides), "float", "")
+
+    def what_ran(self) -> list[dict[str, Any]]:
+        """What this run measured, and what was not right, for each of its machines."""
+        return notes.attempt("Text: what ran", lambda: headlines.what_ran(self.sides), lambda note: [])
+
+    def speedups(self, title: str, caption: str = "") -> Markup:
+        """The speed-up over the naive kernel, rung by rung, of this run and the recorded ones."""
+        return self._piece(
+            f"Figure: {title}",
+            lambda: self._framed(
+                figures.svg(headlines.draw_speedups(headlines.speedups(self.sides), self.sides)),
+                title,
+                caption,
+                "speedups",
+            ),
+        )
+
+    def largest_products(self, title: str, caption: str = "", blank: str = "") -> Markup:
+        """The largest n of the source, the recorded runs and this run, and what was timed there."""
+        return self._beside(title, caption, lambda: beside.largest_products(self.sides), "quantity", blank)
+
+    def _beside(self, title: str, caption: str, find: Callable[[], pd.DataFrame], first: str, blank: str) -> Markup:
+        def made() -> str:
+            found, name = find(), markup.name_of(f"<b>{title}</b>")
+            if found.empty:
+                return ""
+            number = pieces().number("Table", f"table-{name}", next(self._numbers["Table"]))
+            words = f"{number} {self._caption(title, caption)} {markup.csv_link(beside.tidy(found, self.sides), name)}"
+            return beside.html(found, self.sides, first, words, name, blank)
+
+        return self._piece(f"Table: {title}", made)
+
+    def verdicts_on(self, *names: str) -> Markup:
+        """The verdicts on some claims, on the first machine with times."""
+        platform = self.evidence.readers[0].name
+        own = self.verdicts[self.verdicts["platform"] == platform]
+        return self._piece("Claims", lambda: markup.verdicts_html(own, names))
 
     def claims(self) -> Markup:
         """The verdicts on the published claims: marks, and a table of all."""
@@ -192,40 +279,10 @@ class Page:
         row = (first if len(first) else own).iloc[-1]
         return self._tiles(row, idea, title)
 
-    def rung(
-        self, name: str, idea: str = "", title: str = "", task: str = climb.CLIMB, caller: Callable | None = None
-    ) -> Markup:
-        """A rung, if it was timed: what it gains on each GPU, and what a section says; in float with its picture.
-
-        The block that calls this gets the row of the rung on the first GPU, that of the fastest rung before, and the
-        machine.
-        """
-        self._told.add(name)
-        rungs = self.rungs(task)
-        own = rungs[rungs["kernel"] == name]
-        if own.empty or caller is None:
-            return Markup("")
-        first, *others = _rows(own)
-        text = self._steps(first, others, rungs) + _one_line(self._about(first, rungs, caller))
-        if task != climb.CLIMB:
-            return Markup(f"### `{name}`\n\n{text}\n\n")
-        kernel = self.evidence.kernels[name]
-        heading = kernel.title if kernel.title.startswith(name) else f"{name}: {kernel.title}"
-        heading = notes.plain_text(heading.replace(" x ", " × "))
-        return Markup(f"### {heading}\n\n{self._tiles(own.iloc[0], idea, title)}\n\n{text}\n\n")
-
-    def _steps(self, row: pd.Series, others: Iterable[pd.Series], rungs: pd.DataFrame) -> str:
-        """The ceiling, the rate and the stall reasons of a rung, as far as known."""
-        steps = remarks.step(self.evidence, rungs, row)
-        names = self.evidence.names
-        steps += [(f"On the {names[other['platform']]}", remarks.rate_remark(rungs, other)) for other in others]
-        said = [(term, Markup(self._markdown.renderInline(words))) for term, words in steps]
-        return f"{pieces().step(said)}\n\n"
-
-    def other_rungs(self) -> list[str]:
-        """The rungs of the float ladder of which no section tells, such as a reader's own."""
-        rungs = self.rungs()
-        return [name for name in rungs.loc[~rungs["anchor"], "kernel"].unique() if name not in self._told]
+    def steps(self, row: pd.Series, rungs: pd.DataFrame, more: Iterable[tuple[str, str]] = ()) -> Markup:
+        """The ceiling, the rate and the stall reasons of a rung, as far as known, and what more."""
+        said = [(term, Markup(self._markdown.renderInline(words))) for term, words in remarks.step(rungs, row)]
+        return Markup(f"{pieces().step([*said, *more])}\n\n")
 
     def further_tasks(self) -> dict[str, str]:
         """The tasks of the config that no section names: name -> title."""
@@ -237,8 +294,8 @@ class Page:
         return [name for name in _unnamed(TABLES) if name in headings.layouts() and self.has(name)]
 
     def further_figures(self) -> list[str]:
-        """The figures of the whole study that no section of the tables names."""
-        return _unnamed(figures.OVERVIEW)
+        """The figures of the whole study that no section of the tables names, without those of other pages."""
+        return [name for name in _unnamed(figures.OVERVIEW) if name not in ("climb", "last_rungs")]
 
     # ---- What they are made of ---------------------------------------------------------------------------------------
 
@@ -284,11 +341,11 @@ class Page:
         words = self._markdown.renderInline(" ".join(caption.split()))
         return f"<b>{escape(title)}.</b> {words}".rstrip()
 
-    def _framed(self, figure: Any, title: str, caption: str, name: str, anchor: str) -> str:
+    def _framed(self, figure: Any, title: str, caption: str, anchor: str, folded: bool = False) -> str:
         words = self._caption(title, caption)
         if missing := figures.missing_reason(figure):
             return markup.missing_html(missing, title, anchor)
-        made, name, drawing = markup.figure_html(figure, words, anchor, next(self._numbers["Figure"]))
+        made, name, drawing = markup.figure_html(figure, words, anchor, next(self._numbers["Figure"]), folded)
         self.drawings[name] = drawing
         return made
 
@@ -306,13 +363,14 @@ class Page:
 
         return self._piece(f"Figure: Tiles of {row['kernel']}", made)
 
-    def _about(self, row: pd.Series, rungs: pd.DataFrame, caller: Callable) -> str:
-        """What a section says of a rung on one platform."""
-        gpu = next(each for each in self.evidence.gpus if each.name == row["platform"])
-        same = climb.same_ladder(rungs, row)
-        last = same[same["kernel"] == row["before"]]
-        machine = Machine(self.evidence, gpu, same)
-        return caller(Row(row), Row(last.iloc[0] if len(last) else pd.Series()), machine)
+    def filling(self) -> Markup:
+        """How a ring of stages fills, in steps that a reader chooses."""
+
+        def made() -> str:
+            html, self.drawings["story-ring"] = markup.steps_html("story-ring", next(self._numbers["Figure"]))
+            return html
+
+        return self._piece("Figure: ring", made)
 
     # ---- From pieces to the page -------------------------------------------------------------------------------------
 
@@ -327,6 +385,18 @@ class Page:
         text = notes.attempt(f"Section: {name}", lambda: make().render(), notes.note_html)
         missing = [notes.note_html(note) for table, note in self._missing.items() if table not in before]
         return self._html("\n\n".join([text, *missing]))
+
+    def article(self, numbers: dict[str, Any]) -> str:
+        """The story with its numbers as HTML; this is the page of the first of its runs."""
+        own = {"box": functools.partial(story.box, self), "filling": self.filling}
+        language = sections.Language(self.names() | numbers | own)
+        made = self._html(sections.keep_together(language.from_string(read_text(story.TEXT)).render()))
+        caption = re.compile(r"<p>Table: <strong>(.*?)\.</strong>(.*?)</p>\s*<table>", re.DOTALL)
+        box = '<div class="table" tabindex="0" role="region" aria-label="{0}"><table>'
+        box += "<caption><span><b>{0}.</b>{1}</span></caption>"
+        made = caption.sub(lambda found: box.format(*found.groups()), made)
+        first, rest = made.replace("</table>", "</table></div>").split("<h2", 1)
+        return f'<div class="first">{first}</div>\n<h2{rest}'
 
     def text(self, source: str) -> str:
         """A piece of a section as HTML, for a writer who tries a sentence."""
@@ -345,16 +415,31 @@ class Page:
         return re.sub(r'<div data-piece="(\d+)"></div>', lambda piece: self._pieces[int(piece[1])], found)
 
     def html(self, page: str) -> str:
-        """One of sections.PAGES as a whole, with its own numbers."""
+        """One of sections.FOLDERS as a whole page, with its own numbers."""
         self._begin()
+        parts = [self.section(name) for name in sections.names_of(sections.FOLDERS[page])]
+        return self._whole(page, parts, self.evidence.everyone)
+
+    def story(self, make: Callable[[], str], gpus: Iterable[Platform] = ()) -> str:
+        """The page of the story that `make` returns, which is about these recorded `gpus`."""
+        self._begin()
+        return self._whole("story", [make()], gpus)
+
+    def _whole(self, page: str, parts: list[str], measured: Iterable[Platform]) -> str:
         loader = Environment(loader=FileSystemLoader(TEMPLATE.parent), trim_blocks=True, lstrip_blocks=True)
-        parts = [self.section(name) for name in sections.names_of(page)]
-        options = {"page": page, "pages": sections.PAGES, "sections": parts, "headings": self.headings}
+        options = {
+            "page": page,
+            "pages": sections.PAGES if self.answers else {},
+            "sections": parts,
+            "headings": self.headings,
+        }
         title, words = (re.search(pattern, parts[0], re.DOTALL) for pattern in (_TITLE, _FIRST_WORDS))
         options |= {"title": _plain(title[1]) if title else "", "description": _plain(words[1]) if words else ""}
         options |= {
-            "preview": PREVIEW,
-            "datatables": _datatables() if any("sortable" in each for each in parts) else "",
+            "preview": preview_of(page),
+            "cited": read_yaml(CITATION),
+            "measured": [(each.label, each.device.captured[:10], each.commits) for each in measured],
+            "datatables": _datatables() if any("data-table=" in each for each in parts) else "",
         }
         return loader.get_template(TEMPLATE.name).render(**options)
 
@@ -375,7 +460,14 @@ def load(folders: Iterable[Path | str] | None = None, recorded: Path | str = REC
     evidence = load_evidence(folders, recorded=recorded)
     alone = len(evidence.gpus) == 1 and not evidence.gpus[0].recorded
     both = load_evidence(folders, recorded=recorded, beside=True) if alone else evidence
-    return Page(evidence, both, **options)
+    return Page(evidence, both, sides=beside.Sides(beside.load_record(Path(recorded)), evidence), **options)
+
+
+def assignment(sides: beside.Sides, answers: bool = True) -> Page:
+    """The page of source a's assignment, whose answers are those of the recorded runs, if there are any."""
+    evidence = sides.record or sides.own
+    assert evidence is not None
+    return Page(evidence, sides=sides, answers=answers)
 
 
 def render(
@@ -391,31 +483,82 @@ def render(
     figures of the tasks, if they are drawn already.
     """
     page = load([Path(folder) for folder in folders], recorded, drawn=drawn)
-    texts = {Path(output).with_name(f"{name}.html"): page.html(name) for name in sections.PAGES}
+    asked = {"report": page, "assignment": assignment(page.sides)}
+    texts = {Path(output).with_name(f"{name}.html"): each.html(name) for name, each in asked.items()}
+    texts[Path(output).with_name("story.html")], told = tell(page)
     found = list(dict.fromkeys(note for text in texts.values() for note in notes.find_notes(text)))
     for place, reason in page.left_out:
         logging.getLogger("tilewise").info("report/sections/%s: left out: %s", place, reason)
     write_json(found, Path(output).with_name(notes.FILE))
-    write(texts, page.drawings)
-    with atomic_path(Path(output).with_name(markup.FIGURES_FOLDER) / Path(PREVIEW).name) as picture:
-        climbed = notes.attempt("Preview", lambda: figures.draw("climb", page.evidence), figures.empty_figure)
-        climbed.savefig(picture, format="png", dpi=200, facecolor="white")
+    write(texts, told.drawings | page.drawings)
+    for name, own in (("report", page), ("story", told)):
+        with atomic_path(Path(output).parent / preview_of(name)) as picture:
+            drawn_as = notes.attempt("Preview", functools.partial(_preview, own), figures.empty_figure)
+            drawn_as.set_size_inches(8, 4.2)  # 1200 x 630, as services that show links want it
+            drawn_as.savefig(picture, format="png", dpi=150, facecolor="white")
     return found
 
 
+def preview_of(page: str) -> str:
+    """The picture that a link to a page shows in a chat, which cannot show an SVG."""
+    return f"{markup.FIGURES_FOLDER}/{'story' if page == 'story' else 'preview'}.png"
+
+
+def _preview(page: Page) -> Figure:
+    """The climb on the first GPU."""
+    evidence = page.evidence.select_tasks(climb.CLIMB)
+    rows = tables.ladder(evidence)
+    return figures.draw("climb", evidence, rows[rows["platform"].isin([gpu.name for gpu in evidence.gpus[:1]])])
+
+
+def tell(page: Page, place: Path = story.NUMBERS) -> tuple[str, Page]:
+    """The page of the story, as HTML and with its drawings; it is about the recorded runs alone.
+
+    If the record contradicts it or is missing, a note stands in its place, on `page`.
+    """
+
+    def made() -> tuple[str, Page]:
+        runs = {name: Page(load_evidence([RECORDED / name])) for name in story.runs(place)}
+        numbers, first = story.fill(runs, place), next(iter(runs.values()))
+        gpus = [gpu for each in runs.values() for gpu in each.evidence.gpus]
+        return first.story(lambda: first.article(numbers), gpus), first
+
+    def otherwise(note: str) -> tuple[str, Page]:
+        return page.story(lambda: f"<h1>{sections.PAGES['story']}</h1>{notes.note_html(note)}"), page
+
+    return notes.attempt("Page: story.html", made, otherwise)
+
+
+def write_assignment(output: Path | str, answers: bool, recorded: Path = RECORDED) -> None:
+    """Write the page of source a's assignment from the recorded runs alone, with or without answers.
+
+    Without answers it stands alone, without links to other pages. Raises UserError if there is no recorded run.
+    """
+    record = beside.load_record(recorded)
+    if record is None:
+        raise UserError(f"{recorded}: there is no recorded run, whose numbers the page shows; use a whole clone")
+    text = assignment(beside.Sides(record, None), answers).html("assignment")
+    with atomic_path(output) as file:
+        file.write_text(text, encoding="utf-8")
+
+
 def write(texts: Mapping[Path, str], drawn: Mapping[str, str]) -> None:
-    """Write pages of one folder, and their figures as files beside them; those of older pages are removed."""
-    beside = next(iter(texts)).parent / markup.FIGURES_FOLDER
+    """Write pages of one folder, and beside them their figures and tables as files; older ones are removed."""
+    folder = next(iter(texts)).parent / markup.FIGURES_FOLDER
     drawings = _in_colour(drawn, TEMPLATE.with_name("style.css").read_text(encoding="utf-8"))
     with contextlib.ExitStack() as pages:  # they appear when their figures are there
         for output, text in texts.items():
             pages.enter_context(atomic_path(output)).write_text(text, encoding="utf-8")
-        beside.mkdir(exist_ok=True)
+        folder.mkdir(exist_ok=True)
         for name, drawing in drawings.items():
-            with atomic_path(beside / f"{name}.svg") as figure:
+            with atomic_path(folder / f"{name}.svg") as figure:
                 figure.write_text(drawing, encoding="utf-8")
-        for old in beside.glob("*.svg"):
-            if old.stem not in drawings:
+        tables_of = {name: table for text in texts.values() for name, table in markup.packed_files(text).items()}
+        for name, table in tables_of.items():
+            with atomic_path(folder / name) as file:
+                file.write_text(table, encoding="utf-8")
+        for old in (*folder.glob("*.svg"), *folder.glob("*.csv")):
+            if old.stem not in drawings and old.name not in tables_of:
                 old.unlink()
 
 
@@ -441,11 +584,6 @@ def _unnamed(names: Iterable[str]) -> list[str]:
     """Those names that no section of the page of tables has in quotation marks."""
     text = "".join((sections.FOLDER / name).read_text(encoding="utf-8") for name in sections.names_of("tables"))
     return [name for name in names if f'"{name}"' not in text]
-
-
-def _one_line(text: str) -> str:
-    """A text in one line, whose numbers keep the hard spaces before their units."""
-    return re.sub(r"[ \n]+", " ", text).strip()
 
 
 def _rows(table: pd.DataFrame) -> list[pd.Series]:

@@ -37,13 +37,20 @@ from tilewise.study.kernel import Kernel
 from tilewise.study.registry import parameters
 
 FOLDER = ROOT / "report" / "sections"
-#: The pages, each made from the sections in the folder of its name: name -> title.
-PAGES = {"report": "The story", "tables": "All tables and figures", "assignment": "The assignment"}
+#: The pages: name -> title. All but the story are made from the sections in a folder: page -> folder.
+PAGES = {"report": "This run", "story": "The story", "assignment": "The assignment"}
+FOLDERS = {"report": "tables", "assignment": "assignment"}
 #: What sections may call: the methods of this name of `render.Page`.
-NAMES = "beside_recorded claims counted figure further_figures further_tables further_tasks gpus has kinds".split()
-NAMES += "machines origin other_rungs published row rows rung several table tiles".split()
+NAMES = "beside beside_recorded claims facts figure five_numbers further_figures further_tables further_tasks".split()
+NAMES += "gpus has kinds largest_products machines minimum_s origin overheads published row rows".split()
+NAMES += "several speedups table tiles verdicts_on what_ran".split()
 #: What stays on one line: a number with its unit, and the sides of a shape.
-_STAYS = re.compile(r" (?=%)| (?=TFLOP/s)|(?<=\d) (?=(?:[GT]B/s|MHz|ms|J|W)\b)|(?<=\d) × (?=\d)")
+_STAYS = re.compile(r" (?=%)| (?=TFLOP/s)|(?<=\d) (?=(?:[GT]B/s|MHz|ms|J|W)\b)|(?<=\d) × (?=\d)|(?<=\bn) = (?=\d)")
+
+
+def keep_together(text: str) -> str:
+    """A text whose numbers stay on one line with their units."""
+    return _STAYS.sub(lambda found: found[0].replace(" ", "\u00a0"), text)
 
 
 class Sentence(Extension):
@@ -67,7 +74,7 @@ class Sentence(Extension):
 
     def _said(self, place: str, caller: Callable[[], str]) -> str:
         try:
-            return _STAYS.sub(lambda found: found[0].replace(" ", "\u00a0"), f"{' '.join(caller().split())}\n")
+            return keep_together(f"{' '.join(caller().split())}\n")
         except (Untestable, ZeroDivisionError) as reason:  # a quotient by a count of zero is not known
             self.environment.left_out.append((place, str(reason)))
             return ""
@@ -205,9 +212,9 @@ def median(values: Iterable[float]) -> float:
 FILTERS = (code, digits, listed, median, named, number_of, percent, times, whole)
 
 
-def names_of(page: str = "*", folder: Path = FOLDER) -> list[str]:
-    """The files of the sections of a page, or of all, in their order, which is that of their names."""
-    return sorted(path.relative_to(folder).as_posix() for path in folder.glob(f"{page}/*.md"))
+def names_of(own: str = "*", folder: Path = FOLDER) -> list[str]:
+    """The files of the sections in one of FOLDERS, or in all, in their order, which is that of their names."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.glob(f"{own}/*.md"))
 
 
 def check(kernels: Mapping[str, Kernel], tasks: Collection[str], folder: Path = FOLDER) -> None:
@@ -253,13 +260,14 @@ def _known(kernels: Mapping[str, Kernel], tasks: Collection[str]) -> dict[str, t
     of_tasks, of_kernels = ("task", tasks), ("kernel", kernels)
     of_tables = ("table", {*tasks, *TABLES})
     return {
+        "beside": of_tasks,
+        "facts": of_tasks,
         "figure": ("figure", {*tasks, *SPECS["study"], *FIGURES}),
         "gpus": of_tasks,
         "has": ("task or table", {*tasks, *TABLES, *FACTS, *WHOLE}),
         "machines": of_tasks,
         "row": of_tables,
         "rows": of_tables,
-        "rung": of_kernels,
         "table": of_tables,
         "tiles": of_kernels,
     }
@@ -269,7 +277,7 @@ def _wrong(call: nodes.Call, columns: Collection[str], known: Mapping[str, tuple
     """What a call names that does not exist, in words; "" if all of it does."""
     called = call.node
     if isinstance(called, nodes.Name):
-        if called.name not in {*NAMES, "ceil_div", "caller"}:
+        if called.name not in {*NAMES, "ceil_div"}:
             return f"function '{called.name}'; {suggest_name(called.name, NAMES)}"
         if called.name in known:
             what, names = known[called.name]
@@ -279,7 +287,7 @@ def _wrong(call: nodes.Call, columns: Collection[str], known: Mapping[str, tuple
                 (f"{what} '{name}'; {suggest_name(name, sorted(names))}" for name in first if name not in names), ""
             )
     if isinstance(called, nodes.Getattr):
-        if called.attr not in {*QUERIES, "of", "items", "known", "peak"}:
+        if called.attr not in {*QUERIES, "items", "known", "peak"}:
             return f"function '{called.attr}'; {suggest_name(called.attr, QUERIES)}"
         wrong = [each.key for each in call.kwargs if each.key not in columns]
         if wrong:
@@ -312,9 +320,9 @@ class Row:
 class Machine:
     """A platform that sentences ask: `gpu.time(kernel="naive")`. It has the functions of claims, without ranges."""
 
-    def __init__(self, evidence: Evidence, platform: Platform, rungs: pd.DataFrame | None = None) -> None:
+    def __init__(self, evidence: Evidence, platform: Platform) -> None:
         self._functions = ClaimsMachine(evidence, platform).functions()
-        self._name, self._rungs = evidence.names[platform.name], rungs
+        self._name = evidence.names[platform.name]
         self.cpu = platform.device.cpu["name"]
         self.name, self.device = platform.name, Row(platform.device.gpu or {})
         self._peaks = (platform.device.gpu or {}).get("peak_gflops") or {}
@@ -336,10 +344,3 @@ class Machine:
     def peak(self, dtype: str) -> float | None:
         """The rate in GFLOP/s of the multiply-add units at the highest clock, if the driver has it."""
         return self._peaks.get(dtype)
-
-    def of(self, kernel: str) -> Row:
-        """The row of another rung of the same ladder."""
-        rows = self._rungs[self._rungs["kernel"] == kernel] if self._rungs is not None else pd.DataFrame()
-        if rows.empty:
-            raise Untestable(f"{kernel} was not timed")
-        return Row(rows.iloc[-1])

@@ -22,7 +22,7 @@ from tilewise.explain import (
     tuned,
     variability,
 )
-from tilewise.report import claims, tables
+from tilewise.report import tables
 from tilewise.study.status import Status
 
 
@@ -33,7 +33,7 @@ def _of_evidence(module: ModuleType, name: str) -> Callable[[Any], pd.DataFrame]
 #: Functions of these names make a table of the evidence alone.
 _OF_EVIDENCE = {
     blocks: ("block_shapes", "double_cost", "few_blocks"),
-    by_size: ("at_every_size", "over_size", "size_ranges"),
+    by_size: ("at_every_size", "size_ranges"),
     climb: ("tile_counts",),
     languages: ("by_language",),
     grades: ("spread_of_exponents",),
@@ -42,7 +42,6 @@ _OF_EVIDENCE = {
     variability: ("between_cards", "between_runs", "cards_differ", "clocks"),
     sizes: ("beyond_naive", "probes"),
     tables: ("occupancy",),
-    timings: ("batched", "edges"),
     traffic: ("agreement", "cache_lines", "counted_against_hardware", "faults", "traffic"),
     tuned: ("tuning", "variants"),
 }
@@ -60,7 +59,6 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
         [climb.fastest(page.rungs(task)) for task in (climb.CLIMB, "ladder_double")], ignore_index=True
     ),
     "gate": lambda page: accuracy.gate(tables.accuracy(page.evidence)),
-    "graded": lambda page: tables.grading(page.evidence),
     "grades": lambda page: grades.grades(page.evidence, page.ladder),
     "instructions": lambda page: climb.loops(page.evidence),
     "joules": lambda page: tables.energy(page.evidence).assign(
@@ -74,20 +72,18 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
     "naive_blocks": lambda page: timings.largest_square(climb.climb(page.evidence, "task1a")),
     "pairs": lambda page: provenance.pairs(page.compared, page.both),
     "platforms": lambda page: page.compared[page.compared["changed"]],
-    "reasons": lambda page: climb.reasons(page.rungs()),
     "roofs": lambda page: tables.bandwidth(page.evidence.select_tasks("bandwidth")),
     "rungs": lambda page: page.rungs(),
     "rungs_double": lambda page: page.rungs("ladder_double"),
     "spilling_tiles": lambda page: climb.spilling(page.frame("tile_counts")),
     "squares": lambda page: timings.squares(page.ladder, page.evidence),
-    "tally": lambda page: claims.tally(page.verdicts),
     "tuned": lambda page: tuned.tuned(page.frame("tuning")),
     "verdicts": lambda page: page.verdicts,
 }
 #: The figures beside those of tasks and of the whole study: for each the arguments of `figures.draw`. Nothing here
 #: draws, because a run needs their names at its start.
 FIGURES: dict[str, Callable[[Any], tuple]] = {
-    "lines_and_share": lambda page: ("lines_and_share", page.evidence),
+    "climb_of_ladder": lambda page: ("climb", page.evidence.select_tasks(climb.CLIMB)),
     "platforms": lambda page: ("platforms", page.both),
     "rungs_double": lambda page: ("rungs", page.evidence, page.rungs("ladder_double")),
     "rungs_on_both": lambda page: ("rungs", page.both, climb.rungs(climb.climb(page.both, climb.CLIMB), page.both)),
@@ -97,4 +93,4 @@ FIGURES: dict[str, Callable[[Any], tuple]] = {
     "tuning": lambda page: ("tune", page.evidence),
 }
 #: Names of layouts that are not those of their tables.
-LAYOUTS: dict[str, str] = {"provenance": ""}
+LAYOUTS: dict[str, str] = {"provenance": "", "rungs_double": "rungs"}

@@ -1,0 +1,101 @@
+"""The story: its numbers are the record's, its words fit them, and a record that contradicts it costs only its page."""
+
+import re
+
+import pytest
+import yaml
+from prose import plain
+
+from tilewise import RECORDED, UserError
+from tilewise.evidence import load_evidence
+from tilewise.explain.number_format import rounded
+from tilewise.report import notes, render, sections, story
+
+
+@pytest.fixture(scope="module")
+def pages():
+    return {name: render.Page(load_evidence([RECORDED / name])) for name in story.runs()}
+
+
+@pytest.fixture(scope="module")
+def told(pages):
+    """The whole page, and its drawings."""
+    return render.tell(pages["nvidia-h200"])
+
+
+@pytest.fixture(scope="module")
+def article(told):
+    return re.search(r'<main id="content">(.*?)<footer>', told[0], re.DOTALL)[1]
+
+
+def test_numbers_come_from_the_record(pages, article):
+    numbers = story.fill(pages)
+    rows = pages["nvidia-h200"].evidence.select_tasks("ladder_float").gpu
+    rate = rows[(rows["kernel"] == "stream_k") & (rows["n"] == 8192) & (rows["m"] == 8192)]["gflops"].max() / 1000
+    assert numbers["stream_k"] == pytest.approx(rate)
+    assert notes.find_notes(article) == [] and f"{rate:.1f} TFLOP/s" in plain(article)
+
+
+def test_every_number_is_used():
+    listed = yaml.safe_load(story.NUMBERS.read_text())
+    used = story.TEXT.read_text() + str(listed)
+    names = [name for run in listed["runs"].values() for name in run]
+    assert [name for name in names if len(re.findall(rf"\b{name}\b", used)) < 2] == []
+
+
+def test_each_rung_has_its_picture_and_its_box(pages, article, told):
+    """The box has the bound that the tightest count sets, the rate, and the counts."""
+    rungs = pages["nvidia-h200"].rungs()
+    rungs = rungs[~rungs["anchor"]]
+    assert len(rungs) >= 11 and {f"story-tiles-of-{name}" for name in rungs["kernel"]} <= set(told[1].drawings)
+    boxes = [plain(box) for box in re.findall(r'<dl class="step">(.*?)</dl>', article, re.DOTALL)]
+    assert len(boxes) == len(rungs)
+    for rate, box in zip(rungs["gflops"], boxes, strict=True):
+        assert f"Measured{rounded(rate / 1000)} TFLOP/s" in box
+    [tiled] = rungs[rungs["kernel"] == "tiled"].to_dict("records")
+    bound, gain = rounded(tiled["bound_gflops"] / 1000), rounded(tiled["bound_gain"], "x")
+    assert f"Upper bound{bound} TFLOP/s, limited by passes of shared memory; {gain}× that of naive" in boxes[1]
+    assert "138 requests, 157 passes, 214 other instructions" in boxes[1]
+
+
+def test_the_drawings_of_the_story_are_no_other_pages(pages, told):
+    own = pages["nvidia-h200"]
+    own.text('{{ figure("climb", "The climb") }} {{ figure("rungs", "The rungs") }}')
+    assert own.drawings and not set(own.drawings) & set(told[1].drawings)
+
+
+def test_a_reader_has_time_for_it(article):
+    """At most 4,500 words outside folds, and in running text a number for 18 words at most."""
+    shown = re.sub(r"<(svg|pre|details).*?</\1>", "", article, flags=re.DOTALL)
+    assert len(plain(shown).split()) <= 4500
+    text = " ".join(plain(words) for words in re.findall(r"<(?:p|li)>(.*?)</(?:p|li)>", shown, re.DOTALL))
+    numbers = re.findall(r"(?<![\w.])\d[\d.,]*", text)
+    assert len(text.split()) > 1500 and len(text.split()) / len(numbers) >= 18
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("lead > 5", "lead > 50", r"`lead > 50` no longer holds \(lead is 11.64\)"),
+        ('kernel="naive", dtype="float") / 1000', 'kernel="mine", dtype="float") / 1000', "does not have it"),
+    ],
+)
+def test_a_record_that_contradicts_the_text_is_refused(tmp_path, pages, old, new, message):
+    (tmp_path / "story.yaml").write_text(story.NUMBERS.read_text().replace(old, new, 1))
+    with pytest.raises(UserError, match=message):
+        story.fill(pages, tmp_path / "story.yaml")
+    text, drawn = render.tell(pages["nvidia-h200"], tmp_path / "story.yaml")
+    [note] = notes.find_notes(text)
+    assert re.search(message, note) and f"{tmp_path / 'story.yaml'}:" in note and drawn is pages["nvidia-h200"]
+
+
+def test_without_the_record_the_story_is_one_line(tmp_path, pages, monkeypatch):
+    monkeypatch.setattr(render, "RECORDED", tmp_path)
+    text, drawn = render.tell(pages["nvidia-h200"])
+    [note] = notes.find_notes(text)
+    assert (
+        note.startswith("Page: story.html cannot be made: ")
+        and str(tmp_path / "nvidia-h200") in note
+        and drawn is pages["nvidia-h200"]
+    )
+    assert sections.PAGES["story"] in plain(text)

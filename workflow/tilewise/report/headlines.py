@@ -1,0 +1,130 @@
+"""The first screen of a run: what ran, five numbers beside those of the source and the record, and one figure."""
+
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from tilewise.explain import climb, provenance, timings
+from tilewise.explain.number_format import rounded
+from tilewise.report import beside
+from tilewise.report.beside import CASE, SHOWN, Sides
+from tilewise.report.panels import COLOURS, MARKERS, legend
+from tilewise.report.svg import empty_figure, set_tooltips, style
+from tilewise.study.columns import SHAPE
+from tilewise.study.status import Status
+
+#: The size of source a's largest product, at which runs are compared if they have it.
+SOURCE_N = 8192
+#: Heading -> task and the values of columns of the best kernels that are compared.
+_BEST: dict[str, tuple[str, dict[str, Any]]] = {
+    "naive, best block": ("task1a", {"kernel": "naive", "dtype": "float"}),
+    "tiled, best width": ("task2a", {"kernel": "tiled", "dtype": "float"}),
+    "several tiles per block, best NTB": ("task3", {"kernel": "multi_tile", "dtype": "float", "tile": 32}),
+}
+
+
+def compared_n(sides: Sides) -> int:
+    """The n of the square products that are compared: source a's, or the largest of a run that does not have it."""
+    if sides.own is not None:
+        names = [each.name for each in sides.own.platforms]
+        rows = timings.timed_rows(timings.cubes(sides.own.select_tasks("task1a").gpu))
+        rows = rows[rows["platform"].isin(names)]
+        if len(rows) and SOURCE_N not in set(rows["n"]):
+            return int(rows["n"].max())
+    return SOURCE_N
+
+
+def five_numbers(sides: Sides) -> pd.DataFrame:
+    """Five numbers of each run, in the columns of `beside.rows`."""
+    n = compared_n(sides)
+    found = []
+    for label, (task, where) in _BEST.items():
+        found.append(beside.rows(task, sides, where | dict.fromkeys(SHAPE, n)).assign(label=label))
+    found.append(_top_of_ladder(sides, n).assign(label="the ladder's fastest kernel"))
+    largest = beside.largest_products(sides)
+    found.append(largest[largest["label"] == "largest n allocated"].assign(label="largest n, three float matrices"))
+    table = pd.concat([each.reindex(columns=["label", *CASE, "side", *SHOWN]) for each in found if len(each)])
+    return table.assign(kernel="", dtype="").reset_index(drop=True)
+
+
+def _top_of_ladder(sides: Sides, n: int) -> pd.DataFrame:
+    """The fastest kernel of the float ladder at n on each side; its name stands for its choice."""
+    rows = beside.rows(climb.CLIMB, sides, {"dtype": "float"} | dict.fromkeys(SHAPE, n))
+    libraries = {name for _, evidence in sides.runs() for name in evidence.libraries}
+    rows = rows[~rows["kernel"].isin(libraries) & rows["time_ms"].notna()]
+    return rows.sort_values("time_ms", kind="stable").drop_duplicates("side").assign(choice=lambda own: own["kernel"])
+
+
+def speedups(sides: Sides) -> pd.DataFrame:
+    """The rungs of the float ladder at the largest square product of each run: kernel, side, n, `times_naive`."""
+    found = []
+    for side, evidence in sides.runs():
+        rungs = climb.rungs(climb.climb(evidence, climb.CLIMB), evidence)
+        rungs = rungs[rungs["platform"].isin([each.name for each in evidence.platforms]) & ~rungs["anchor"]]
+        naive = rungs[rungs["kernel"] == "naive"].set_index("platform")["gflops"]
+        found.append(
+            rungs.assign(
+                side=side + " " + rungs["platform"], times_naive=rungs["gflops"] / rungs["platform"].map(naive)
+            )
+        )
+    columns = ["kernel", "side", "n", "gflops", "times_naive"]
+    return pd.concat([each[columns] for each in found], ignore_index=True).dropna(subset="times_naive")
+
+
+def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
+    """A figure of `speedups`: a row per rung, a mark per run; this run's are filled."""
+    if table.empty:
+        return empty_figure("No speed-ups: no GPU has timed the naive kernel beside another one.")
+    kernels = list(dict.fromkeys(table["kernel"]))
+    with style():
+        figure = Figure(figsize=(4.7, 0.9 + 0.27 * len(kernels)), layout="constrained")
+        axis = figure.subplots()
+        for number, (side, own) in enumerate(table.groupby("side", sort=False)):
+            colour = COLOURS[number % len(COLOURS)]
+            looks: dict[str, Any] = (
+                {"color": colour} if side.startswith("own") else {"facecolors": "none", "edgecolors": colour}
+            )
+            label = f"{sides.headings[side]}, n = {own['n'].iloc[0]}"
+            at = [kernels.index(name) for name in own["kernel"]]
+            drawn = axis.scatter(own["times_naive"], at, s=46, marker=MARKERS[number], label=label, zorder=3, **looks)
+            set_tooltips(drawn, [
+                f"{row.kernel}: {rounded(row.times_naive, 'x')}× naive, {rounded(row.gflops / 1000)} TFLOP/s, {label}"
+                for row in own.itertuples()
+            ])  # fmt: skip
+        axis.set_yticks(range(len(kernels)), kernels)
+        axis.invert_yaxis()
+        axis.set_xlim(left=0)
+        axis.set_xlabel("times the rate of naive")
+        axis.grid(axis="both", alpha=0.4)
+        legend(figure, [axis], 1)
+    return figure
+
+
+def what_ran(sides: Sides) -> list[dict[str, Any]]:
+    """What each platform of this run measured or verified, and what was not right.
+
+    The keys are machine, tasks, points, timed, verified, `wrong` (points by status) and `failed` (five lines).
+    """
+    if sides.own is None:
+        return []
+    failures = provenance.failures(sides.own)
+    found = []
+    for each in sides.own.platforms:
+        rows, wrong = each.measurements, failures[failures["platform"] == each.name]
+        words = [
+            " ".join(filter(None, (row["task"], row["kernel"], row["dtype"], row["choice"], row["shape"])))
+            + f": {row['status']}"
+            for row in wrong.head(5).to_dict("records")
+        ]
+        found.append({
+            "machine": each.device.gpu["name"] if each.has_gpu else each.device.cpu["name"],
+            "has_gpu": each.has_gpu,
+            "tasks": rows["task"].nunique() + sum(len(table) > 0 for table in each.facts.values() if "task" in table),
+            "points": len(rows),
+            "timed": int(rows["time_ms"].notna().sum()),
+            "verified": int((rows["status"] == Status.OK).sum()),
+            "wrong": wrong.groupby("status")["points"].sum().to_dict(),
+            "failed": words,
+        })  # fmt: skip
+    return found
