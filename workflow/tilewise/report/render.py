@@ -427,7 +427,7 @@ class Page:
 
     def _whole(self, page: str, parts: list[str], measured: Iterable[Platform]) -> str:
         loader = Environment(loader=FileSystemLoader(TEMPLATE.parent), trim_blocks=True, lstrip_blocks=True)
-        options = {
+        options: dict[str, Any] = {
             "page": page,
             "pages": sections.PAGES if self.answers else {},
             "sections": parts,
