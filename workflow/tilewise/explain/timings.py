@@ -170,6 +170,7 @@ def beside_anchor(table: pd.DataFrame, rows: pd.DataFrame, evidence: Evidence) -
 
     The library of a GPU's kernel is the GPU's, such as cuBLAS; that of a CPU loop is the CPU's. `unlike_anchor` says
     that the two cannot be compared: power lowered the clock of one, and one ran more than MOST_APART times as long.
+    Where they were timed in turns, the percentage is that of the turns.
     """
     anchors = rows[rows["kernel"].isin(evidence.libraries) & (rows["status"] == Status.OK)]
     known = {"anchor_ms": "time_ms", "anchor_samples": "samples", "anchor_mhz": "sm_clock_mhz"}
@@ -188,6 +189,10 @@ def beside_anchor(table: pd.DataFrame, rows: pd.DataFrame, evidence: Evidence) -
         longer = table["samples"] * table["time_ms"] / (table["anchor_samples"] * table["anchor_ms"])
         alike = longer.between(1 / MOST_APART, MOST_APART)
         table["unlike_anchor"] = (lowered & ~alike & longer.notna()).fillna(False).astype(bool)
+    if "vs_best" in table:  # timed in turns with the library
+        in_turns = table["vs_best"].notna()
+        table["percent_of_anchor"] = (100 * table["vs_best"]).where(in_turns, table["percent_of_anchor"])
+        table["unlike_anchor"] &= ~in_turns
     return table.drop(columns=["anchor_samples", "anchor_mhz"])
 
 

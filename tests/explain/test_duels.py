@@ -1,0 +1,40 @@
+"""The table of kernels that were timed in turns."""
+
+import pandas as pd
+import pytest
+import synthetic
+
+from tilewise.evidence import load_evidence
+from tilewise.explain import duels, timings
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory):
+    """A run in which `ladder_short` was timed in turns, cuBLAS's clock falling under load."""
+    folder = synthetic.write(tmp_path_factory.mktemp("duels") / "a-gpu")
+    path = folder / "measurements.csv"
+    rows = pd.read_csv(path, low_memory=False)
+    turned = (rows["task"] == "ladder_short") & (rows["status"] == "ok")
+    rows.loc[turned, ["turns", "vs_default", "vs_best", "sm_clock_mhz"]] = [12, 1.02, 0.875, 1900.0]
+    library = turned & rows["kernel"].str.startswith("cublas")
+    rows.loc[library, ["sustained_ms", "sustained_mhz"]] = [2.0, 1400.0]
+    rows.to_csv(path, index=False)
+    return load_evidence([folder], recorded=None)
+
+
+def test_a_row_for_each_kernel_in_turns(evidence):
+    table = duels.duels(evidence)
+    assert set(table["task"]) == {"ladder_short"} and (table["turns"] == 12).all()
+    library = table["kernel"].str.startswith("cublas")
+    assert table.loc[library, "power_limited"].all() and table.loc[~library, "power_limited"].isna().all()
+    assert (table["sustained_gflops"] * table["sustained_ms"] - table["gflops"] * table["time_ms"]).abs().max() < 1e-3
+
+
+def test_shares_of_the_library_are_those_of_the_turns(evidence):
+    rows = timings.describe(evidence.select_tasks("ladder_short", "ladder_float").gpu, evidence)
+    shares = timings.beside_anchor(rows, rows, evidence).set_index("task")["percent_of_anchor"]
+    assert (shares["ladder_short"].dropna() == 87.5).all() and not (shares["ladder_float"] == 87.5).any()
+
+
+def test_without_turns_the_table_is_empty(tmp_path):
+    assert duels.duels(load_evidence([synthetic.write(tmp_path / "a-gpu")], recorded=None)).empty
