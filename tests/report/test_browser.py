@@ -230,14 +230,10 @@ def test_letters_of_the_storys_figures_can_be_read_on_paper(context, story):
 def test_the_first_measured_number_is_on_a_phones_screen(context, tables):
     """The words of a row get narrow, so that nobody has to scroll a table sideways to see what was measured."""
     page = opened(context, tables)
-    ends = page.evaluate("""() => [...document.querySelectorAll('.exhibit > .table table')].map(table => {
-        const groups = [...table.tHead.rows[0].cells], heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
-        const at = groups.findIndex(head => /Measured/.test(head.textContent));
-        const first = groups.slice(0, at).reduce((sum, head) => sum + head.colSpan, 0);
-        const number = heads.find((head, place) => place >= first && !head.classList.contains('words'));
-        const body = table.tBodies[0].rows[0].cells.length > 1;
-        return at < 0 || !body ? null : [table.closest('[id]').id, number.getBoundingClientRect().right];
-    }).filter(Boolean)""")
+    ends = page.evaluate("""() => [...document.querySelectorAll('table.beside')].map(table => {
+        const first = [...table.tBodies[0].rows[0].cells].find(cell => cell.matches('.side'));
+        return [table.closest('[id]').id, first.getBoundingClientRect().right];
+    })""")
     assert len(ends) >= 3
     assert [each for each in ends if each[1] > page.viewport_size["width"]] == []
 

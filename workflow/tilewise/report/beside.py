@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from tilewise import RECORDED, checksums
+from tilewise import RECORDED
 from tilewise.evidence import Evidence, load_evidence
 from tilewise.explain import sizes
 from tilewise.explain.number_format import plus_minus, rounded
@@ -86,9 +86,7 @@ def load_record(recorded: Path = RECORDED) -> Evidence | None:
     """The recorded runs as evidence by themselves, in the order of their recording; None if the folder has none."""
     files = sorted(recorded.glob("*/device.json"), key=lambda file: read_json(file)["captured"])
     folders = [file.parent for file in files]
-    for folder in folders:
-        checksums.check_recorded(folder)
-    return load_evidence(folders, recorded=recorded / "none") if folders else None
+    return load_evidence(folders, recorded=recorded / "none", of_record=True) if folders else None
 
 
 def rows(task: str, sides: Sides, where: Mapping[str, Any], key: str = "", errors: bool = False) -> pd.DataFrame:

@@ -133,7 +133,7 @@ class _Table:
             "kinds": [self._about(row)[1] for row in rows],
             "rows": cells,
         }
-        return pack(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
+        return pack(json.dumps(found, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
 
     def _records(self) -> tuple[list[dict[str, Any]], bool]:
         """The rows, and whether their rates are in TFLOP/s."""
@@ -189,7 +189,9 @@ def _order(row: Mapping[str, Any], column: str) -> float | None:
         return float(row["n"]) * float(row["p"]) * float(row["m"])
     if isinstance(value, str | bool) or is_words(column) or pd.isna(value):
         return None
-    return None if re.fullmatch(r"[\d,.]+", number(value, column)) else float(f"{value:.6g}")
+    return (
+        None if re.fullmatch(r"[\d,.]+", number(value, column)) else max(-1e308, min(float(f"{value:.6g}"), 1e308))
+    )  # JSON has no infinity
 
 
 def is_key_row(table: pd.DataFrame) -> pd.Series:

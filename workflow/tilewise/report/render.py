@@ -152,7 +152,8 @@ class Page:
     def overheads(self) -> list[str]:
         """The overhead in isolated times, in words for each GPU on which it was measured."""
         return [
-            f"{rounded(overhead)} µs of an isolated time on {notes.plain_text(self.evidence.labels[name])} are overhead"
+            f"{rounded(overhead)} µs of each isolated time on {notes.plain_text(self.evidence.labels[name])} are "
+            "overhead."
             for name, overhead in provenance.overheads(self.evidence.everyone).items()
         ]
 
