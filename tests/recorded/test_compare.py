@@ -121,6 +121,23 @@ def test_a_lost_status_and_another_clock_are_named(runs, capsys):
     assert "1 status differs" in said
 
 
+def test_ratios_of_points_in_turns_are_compared_by_themselves(runs, capsys):
+    def in_turns(ratio):
+        def edit(rows):
+            turned = (rows["task"] == "task2a") & (rows["kernel"] == "tiled") & (rows["status"] == "ok")
+            rows.loc[turned, ["turns", "vs_best", "run_low_ms", "run_high_ms"]] = [10, ratio, 0.0, 1e6]
+            return rows
+
+        return edit
+
+    assert not compared(runs).ratios_line
+    for folder, ratio in zip(runs, (0.5, 0.505)):
+        edited(folder, in_turns(ratio))
+    assert "alone by 1 % in the median, at most 1 % (tiled float" in compared(runs).ratios_line
+    main(["compare", *runs])
+    assert "0.500, then 0.505" in capsys.readouterr().out
+
+
 def test_csv_json_and_picture(runs, tmp_path, capsys):
     files = {name: tmp_path / f"out.{name}" for name in ("csv", "json", "svg")}
     assert main(["compare", *runs, *(word for name, path in files.items() for word in (f"--{name}", str(path)))]) == 0

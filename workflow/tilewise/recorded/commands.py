@@ -143,4 +143,6 @@ def _lines(found: Comparison) -> Iterable[str]:
     if len(changed) > MOST_LISTED:
         yield f"  … and {len(changed) - MOST_LISTED} more, which --csv lists"
     yield ""
+    if found.ratios_line:
+        yield found.ratios_line
     yield found.line

@@ -32,7 +32,7 @@ ESTIMATED_BELOW, FEWEST_SHORT = 0.02, 5
 #: Where a kernel runs.
 ON_GPU, ON_CPU = "GPU", "CPU"
 #: What a comparison has of each run; that of the second begins with `other_`.
-COMPARED = ["status", "time_ms", "low_ms", "high_ms", "sm_clock_mhz", "build_sha256"]
+COMPARED = ["status", "time_ms", "low_ms", "high_ms", "sm_clock_mhz", "build_sha256", "vs_best", "sustained_vs_best"]
 
 
 class Verdict(StrEnum):
@@ -117,6 +117,22 @@ class Comparison:
             median = f", median ratio {points.median():.4f}" if points.notna().any() else ""
             said.append(f"{len(points)} points of the {processor}: {words}{median}")
         return f"{'; '.join(said)} (differences up to {self.threshold:g} % count as equal)"
+
+    @property
+    def ratios_line(self) -> str:
+        """How far the ratios to the library's best differ at the points that both runs timed in turns; empty without
+        such points. These are the ratios to trust: a rate depends on the card and on what it did before."""
+        said = []
+        for name, state in (("vs_best", "alone"), ("sustained_vs_best", "under load")):
+            rows = self.points.dropna(subset=[name, f"other_{name}"])
+            change = 100 * (rows[f"other_{name}"] / rows[name] - 1).abs()
+            if len(rows):
+                row = rows.loc[change.idxmax()]
+                words = (
+                    f"{row['kernel']} {row['dtype']} {row['shape']}: {row[name]:.3f}, then {row[f'other_{name}']:.3f}"
+                )
+                said.append(f"{state} by {change.median():.2g} % in the median, at most {change.max():.2g} % ({words})")
+        return f"ratios to the library's best differ {'; '.join(said)}" if said else ""
 
 
 def find(name: str) -> Path:
