@@ -1,5 +1,7 @@
 """What the page says, as text without markup."""
 
+import base64
+import gzip
 import html
 import re
 
@@ -24,6 +26,12 @@ class Words(render.Page):
         return Markup("")
 
     table = figure = tiles = _tiles = _piece = claims
+
+
+def unpacked(page):
+    """The packed tables (as JSON) and drawings of a page, one after the other: what opens on demand."""
+    packed = re.findall(r'data-(?:table|drawing)="([^"]+)"', page)
+    return "\n".join(gzip.decompress(base64.b64decode(each)).decode() for each in packed)
 
 
 def pages(output):

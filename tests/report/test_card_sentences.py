@@ -52,10 +52,6 @@ def test_the_cards_of_a_model_are_compared_where_all_have_measured_and_the_slow_
     lost = ((timed.task == "task2a") & (timed.kernel == "tiled")).sum()
     assert lost > 0
     assert table.compared["gpu-node7"] == len(timed) - lost
-    words = section(three, "tables/06-reading.md")
-    assert "Three cards of the model Invented H200 were compared at " in words
-    assert "from the slowest to the fastest is 5.8 % of the median rate" in words
-    assert "The slowest is GPU-gpu-node8 on node8, at 95.24 %." in words
 
 
 def test_a_single_card_is_compared_with_none(tmp_path):
@@ -89,8 +85,6 @@ def test_what_changed_beyond_the_spread_between_two_machines(three):
     assert (other.changed == apart).all() and apart.any()
     far = (table.faster - 1).abs()
     assert far.is_monotonic_decreasing, "the largest differences come first"
-    words = section(three, "tables/05-whole.md")
-    assert "In the median" in words and "node8" in words and "node9" in words
 
 
 def test_a_recorded_machine_stands_beside_this_one(tmp_path):

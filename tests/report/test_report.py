@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import synthetic
 import yaml
-from prose import pages, plain, said
+from prose import pages, plain, said, unpacked
 
 from tilewise import ROOT, UserError
 from tilewise.evidence import load_evidence
@@ -330,8 +330,9 @@ def test_the_page_shows_the_figures_that_are_drawn_already(tmp_path):
     assert notes.find_notes(text) == []
     found = re.search(r'<figure id="figure-loop_orders">.*?</figure>', text, re.DOTALL)
     assert found
-    assert '<path id="loop_orders-0" fill="var(--ink)" /><use href="#loop_orders-0" />' in found[0]
-    assert "width: 100px" in found[0] and "Rates of the loop orders" in found[0]
+    shown = found[0] + unpacked(found[0])
+    assert '<path id="loop_orders-0" fill="var(--ink)" /><use href="#loop_orders-0" />' in shown
+    assert "width: 100px" in shown and "Rates of the loop orders" in shown
 
 
 def test_text_from_results_cannot_become_markup(tmp_path):

@@ -12,7 +12,7 @@ from tilewise.report.beside import CASE, SHOWN, Sides
 from tilewise.report.panels import COLOURS, MARKERS, legend
 from tilewise.report.svg import empty_figure, set_tooltips, style
 from tilewise.study.columns import SHAPE
-from tilewise.study.status import Status
+from tilewise.study.status import RIGHT, Status
 
 #: The size of source a's largest product, at which runs are compared if they have it.
 SOURCE_N = 8192
@@ -104,18 +104,20 @@ def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
 def what_ran(sides: Sides) -> list[dict[str, Any]]:
     """What each platform of this run measured or verified, and what was not right.
 
-    The keys are machine, tasks, points, timed, verified, `wrong` (points by status) and `failed` (five lines).
+    The keys are machine, tasks, points, timed, verified, `refused` (points that this machine cannot run), `wrong`
+    (other points that are not right, by status) and `failed` (three lines about those).
     """
     if sides.own is None:
         return []
     failures = provenance.failures(sides.own)
     found = []
     for each in sides.own.platforms:
-        rows, wrong = each.measurements, failures[failures["platform"] == each.name]
+        rows, lacking = each.measurements, failures[failures["platform"] == each.name]
+        wrong = lacking[~lacking["status"].isin(RIGHT)]
         words = [
             " ".join(filter(None, (row["task"], row["kernel"], row["dtype"], row["choice"], row["shape"])))
             + f": {row['status']}"
-            for row in wrong.head(5).to_dict("records")
+            for row in wrong.head(3).to_dict("records")
         ]
         found.append({
             "machine": each.device.gpu["name"] if each.has_gpu else each.device.cpu["name"],
@@ -124,6 +126,7 @@ def what_ran(sides: Sides) -> list[dict[str, Any]]:
             "points": len(rows),
             "timed": int(rows["time_ms"].notna().sum()),
             "verified": int((rows["status"] == Status.OK).sum()),
+            "refused": int(lacking["points"].sum() - wrong["points"].sum()),
             "wrong": wrong.groupby("status")["points"].sum().to_dict(),
             "failed": words,
         })  # fmt: skip
