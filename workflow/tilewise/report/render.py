@@ -161,10 +161,6 @@ class Page:
         """Whether there are GPUs to compare."""
         return len(self.both.gpus) > 1
 
-    def beside_recorded(self) -> bool:
-        """Whether a GPU of this run is compared with recorded ones."""
-        return self.both is not self.evidence and self.several()
-
     def kinds(self) -> dict[str, str]:
         """The operands of the accuracy gate, and what each of them is."""
         return {name.replace("_", " "): Markup(words) for name, words in MEANING.items()}

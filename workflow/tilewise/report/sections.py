@@ -8,7 +8,6 @@ does not hold. If it cannot be made at all, a note takes its place.
 import json
 import math
 import re
-import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import EnumType
 from numbers import Real
@@ -41,7 +40,7 @@ FOLDER = ROOT / "report" / "sections"
 PAGES = {"report": "This run", "story": "The story", "assignment": "The assignment"}
 FOLDERS = {"report": "tables", "assignment": "assignment"}
 #: What sections may call: the methods of this name of `render.Page`.
-NAMES = "beside beside_recorded claims facts figure five_numbers further_figures further_tables further_tasks".split()
+NAMES = "beside claims facts figure five_numbers further_figures further_tables further_tasks".split()
 NAMES += "gpus has kinds largest_products machines minimum_s origin overheads published row rows".split()
 NAMES += "several speedups table tiles verdicts_on what_ran".split()
 #: What stays on one line: a number with its unit, and the sides of a shape.
@@ -202,14 +201,8 @@ def named(row: "Row") -> Markup:
     return Markup(f"{code(row.kernel)}{choice} in {format_value(row.dtype)}")
 
 
-def median(values: Iterable[float]) -> float:
-    """`{{ rows | map(attribute="gflops") | median }}`: raises Untestable if there is none."""
-    found = [require_known(plain_number(value)) for value in values]
-    return statistics.median(found) if found else require_known(None)
-
-
 #: What a section may put behind a `|`, beside Jinja's own.
-FILTERS = (code, digits, listed, median, named, number_of, percent, times, whole)
+FILTERS = (code, digits, listed, named, number_of, percent, times, whole)
 
 
 def names_of(own: str = "*", folder: Path = FOLDER) -> list[str]:
