@@ -23,7 +23,7 @@ class Words(render.Page):
     def claims(self, *_, **__):
         return Markup("")
 
-    table = figure = tiles = _tiles = _piece = claims
+    table = figure = tiles = _piece = claims
 
 
 def pages(output):

@@ -280,7 +280,7 @@ def _wrong(call: nodes.Call, columns: Collection[str], known: Mapping[str, tuple
                 (f"{what} '{name}'; {suggest_name(name, sorted(names))}" for name in first if name not in names), ""
             )
     if isinstance(called, nodes.Getattr):
-        if called.attr not in {*QUERIES, "items", "known", "peak"}:
+        if called.attr not in {*QUERIES, "items"}:
             return f"function '{called.attr}'; {suggest_name(called.attr, QUERIES)}"
         wrong = [each.key for each in call.kwargs if each.key not in columns]
         if wrong:
@@ -294,10 +294,6 @@ class Row:
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
-
-    def known(self, columns: Mapping[str, str]) -> dict[str, Any]:
-        """Those of some columns, by words for them, that are known here: words -> value."""
-        return {words: self._values[column] for words, column in columns.items() if column in self}
 
     def __contains__(self, column: str) -> bool:
         """`{% if "watts" in row %}`: whether a column is known."""
@@ -318,7 +314,6 @@ class Machine:
         self._name = evidence.names[platform.name]
         self.cpu = platform.device.cpu["name"]
         self.name, self.device = platform.name, Row(platform.device.gpu or {})
-        self._peaks = (platform.device.gpu or {}).get("peak_gflops") or {}
         self._config = platform.config
 
     def __str__(self) -> str:
@@ -333,7 +328,3 @@ class Machine:
     def config(self) -> Markup:
         """The resolved config, as JSON."""
         return Markup(json.dumps(self._config, indent=1))
-
-    def peak(self, dtype: str) -> float | None:
-        """The rate in GFLOP/s of the multiply-add units at the highest clock, if the driver has it."""
-        return self._peaks.get(dtype)
