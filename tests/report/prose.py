@@ -1,6 +1,9 @@
 """What the page says, as text without markup."""
 
+import base64
+import gzip
 import html
+import json
 import re
 
 from markupsafe import Markup
@@ -35,6 +38,12 @@ def plain(page):
     """The words of HTML."""
     page = re.sub(r'<a class="anchor-link".*?</a>', "", page)
     return " ".join(html.unescape(re.sub(r"<[^>]+>", "", page)).replace("\u00a0", " ").split())
+
+
+def unpacked(page):
+    """The whole table that the fold of a page's only table makes: its heads and its rows."""
+    [packed] = re.findall(r'data-table="([^"]+)"', page)
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
 
 
 def said(evidence, source):

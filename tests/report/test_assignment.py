@@ -38,7 +38,7 @@ def answers(record):
     """What the page says under each task, as text."""
     page = render.assignment(beside.Sides(record, None)).html("assignment")
     assert notes.find_notes(page) == []
-    parts = re.split(r"<h2[^>]*>Task (\w+):", page)
+    parts = re.split(r"<h2[^>]*>Task (\w+):", page.partition("<footer>")[0])
     return {name: plain(words) for name, words in zip(parts[1::2], parts[2::2])}
 
 
