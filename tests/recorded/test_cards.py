@@ -61,8 +61,6 @@ def test_the_spread_over_cards_is_a_column_and_points_that_differ_have_their_rea
     table = variability.cards_differ(evidence)
     assert set(table["card_count"]) == {3} and set(table["cards_percent"].round(6)) == {6.0}
     assert table["why"].str.startswith("the clock: ").all()
-    between = variability.between_cards(evidence).set_index("dtype")
-    assert between.loc["float", "cards_percent"] == pytest.approx(6.0) and between.loc["float", "most_cards"] == 3
 
 
 def test_a_card_that_differs_for_no_known_reason_has_none(recorded, tmp_path):

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import html
+import json
 import re
 
 from markupsafe import Markup
@@ -25,13 +26,7 @@ class Words(render.Page):
     def claims(self, *_, **__):
         return Markup("")
 
-    table = figure = tiles = _tiles = _piece = claims
-
-
-def unpacked(page):
-    """The packed tables (as JSON) and drawings of a page, one after the other: what opens on demand."""
-    packed = re.findall(r'data-(?:table|drawing)="([^"]+)"', page)
-    return "\n".join(gzip.decompress(base64.b64decode(each)).decode() for each in packed)
+    table = figure = tiles = _piece = claims
 
 
 def pages(output):
@@ -43,6 +38,12 @@ def plain(page):
     """The words of HTML."""
     page = re.sub(r'<a class="anchor-link".*?</a>', "", page)
     return " ".join(html.unescape(re.sub(r"<[^>]+>", "", page)).replace("\u00a0", " ").split())
+
+
+def unpacked(page):
+    """The whole table that the fold of a page's only table makes: its heads and its rows."""
+    [packed] = re.findall(r'data-table="([^"]+)"', page)
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
 
 
 def said(evidence, source):

@@ -2,13 +2,13 @@
 
 import dataclasses
 import itertools
-import json
 import math
 import re
 from xml.etree import ElementTree
 
 import matplotlib.colors
 import numpy as np
+import pandas as pd
 import pytest
 import synthetic
 from prose import unpacked
@@ -16,7 +16,7 @@ from prose import unpacked
 from tilewise.evidence import load_evidence
 from tilewise.explain import climb
 from tilewise.explain.tiling import tiling
-from tilewise.report import charts, drawings, figures, markup, specs, story, tables
+from tilewise.report import charts, drawings, figure_rows, figures, markup, specs, story, tables
 from tilewise.study.points import point
 
 IDEAS = dict(re.findall(r'{{ tiles\("(\w+)",\s*"(.*?)",', story.TEXT.read_text()))
@@ -191,7 +191,7 @@ def test_a_long_table_is_folded_to_the_best_and_the_baseline(tmp_path):
     assert (kept["best"].fillna(False) | kept["anchor"] | alone).all() and kept["anchor"].any()
     page = markup.table_html(table, "sweep", "<b>The ladder.</b> All.", evidence, name="ladder")
     brief, whole = page.split("<details")
-    assert brief.count("<tr") - 2 == len(kept) and len(json.loads(unpacked(whole))["rows"]) == len(table)
+    assert brief.count("<tr") - 2 == len(kept) and len(unpacked(whole)["rows"]) == len(table)
 
 
 def test_a_kernel_has_a_colour_and_marker_of_its_own(tmp_path):
@@ -253,6 +253,16 @@ def test_a_legend_has_four_entries_at_most_and_fits(tmp_path):
         marks = {"± more than 1 %", "did not run"}
         assert len(set(words) - marks) <= 4, words
         assert legend.get_window_extent().width <= legend.get_figure(root=True).bbox.width, words
+
+
+def test_a_loop_that_nothing_timed_is_named_without_a_platform(tmp_path):
+    evidence = load_evidence([synthetic.write(tmp_path / name, with_traffic=True) for name in ("a", "b")])
+    rows = climb.loops(evidence)
+    rows = pd.concat([rows, rows.head(1).assign(kernel="batched_ring", platform=None)], ignore_index=True)
+    made = figure_rows.instructions(rows, evidence).set_index("kernel")
+    assert made.loc["batched_ring", "where"] == "" and {", a", ", b"} <= set(made["where"])
+    mix = made[["adds", "shared", "elsewhere", "others"]].sum(axis=1)
+    assert ((mix > 0) & (mix < 100.001)).all()
 
 
 def test_one_dot_is_a_sentence(tmp_path):

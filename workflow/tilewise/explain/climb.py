@@ -242,17 +242,12 @@ def _beside_steps(part: pd.DataFrame) -> pd.DataFrame:
 def tile_counts(evidence: Evidence) -> pd.DataFrame:
     """The timed rows of `multi_tile` at the largest square product, with the passes of shared memory that ncu counted.
 
-    Adds hardware_wavefronts_per_100, active_blocks (that a multiprocessor holds), spill_bytes, and shared_percent: the
-    share of the device's passes, as measured or else one per cycle and multiprocessor, that a run at this rate takes.
+    Adds hardware_wavefronts_per_100, and shared_percent: the share of the device's passes, as measured or else one per
+    cycle and multiprocessor, that a run at this rate takes.
     """
     rows = evidence.select_tasks("task3").gpu
     rows = cubes(rows[(rows["kernel"] == "multi_tile") & (rows["status"] == Status.OK)])
     rows = beside_hardware(with_words(rows[rows["n"] == rows["n"].max()], evidence), evidence)
-    spills = evidence.facts["instructions"][[*INSTANCE, "spill_bytes"]]
-    rows = _on_device(rows, evidence).merge(spills, how="left", on=INSTANCE)
-    held = evidence.facts["occupancy"]
-    keys = ["platform", "kernel", "dtype", "tile", "ntb"]
-    rows = rows.merge(held[[*keys, "active_blocks"]].drop_duplicates(keys), how="left", on=keys)
     shares = [_shared_percent(row, evidence) for row in rows.to_dict("records")]
     rows = rows.assign(shared_percent=pd.Series(shares, rows.index, "float64"))
     return rows.sort_values(["platform", "dtype", "tile", "ntb"], ignore_index=True)
@@ -264,23 +259,3 @@ def _shared_percent(row: Mapping[str, Any], evidence: Evidence) -> float:
     beyond_edges = row["padded_multiply_adds"] / (float(row["n"]) * row["p"] * row["m"])
     warps = row["gflops"] / 2 / WARP * beyond_edges  # 10^9 multiply-adds of warps per second
     return warps * row["hardware_wavefronts_per_100"] / roof
-
-
-def spilling(counts: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `tile_counts` in double that keep sums in local memory, if all of them are much slower than the best
-    of their tile; else none."""
-    double = counts[counts["dtype"] == "double"]
-    best = double.groupby(["platform", "tile"])["gflops"].transform("max")
-    spills = double["spill_bytes"] > 0
-    slow = double[spills & (double["gflops"] < 0.8 * best)]
-    return slow if len(slow) == spills.sum() else slow.head(0)
-
-
-def fastest(rungs: pd.DataFrame) -> pd.DataFrame:
-    """The fastest of `rungs` on each platform in each element type, then those that are as fast."""
-    found = [rungs.head(0)]
-    for _, own in rungs[~rungs["anchor"]].groupby(["platform", "dtype"], sort=False):
-        best = own.loc[[own["gflops"].idxmax()]]
-        equal = own[as_fast(own, best["kernel"].iloc[0])]
-        found += [best, equal[equal["kernel"] != best["kernel"].iloc[0]]]
-    return pd.concat(found, ignore_index=True)

@@ -54,17 +54,6 @@ def cards(evidence: Evidence) -> pd.DataFrame:
     return columns.set_types(pd.DataFrame(rows, columns=names))
 
 
-def models(compared: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Differences between the cards of each model, and the slowest card; `compared` is that of `cards`."""
-    names = {each.name: each.device.gpu["name"] for each in evidence.platforms if each.has_gpu}
-    rows = []
-    for model, own in compared.groupby(compared["platform"].map(names), sort=False):
-        slow = own.loc[own["rate_percent"].idxmin()]
-        apart = own["rate_percent"].max() - slow["rate_percent"]
-        rows.append({**slow, "model": model, "cards": len(own), "apart_percent": apart})
-    return pd.DataFrame(rows)
-
-
 def company(evidence: Evidence) -> pd.DataFrame:
     """Other users of each machine during the study, as far as known: one row per machine.
 

@@ -26,13 +26,12 @@ def probes(evidence: Evidence) -> pd.DataFrame:
 def beyond_naive(evidence: Evidence) -> pd.DataFrame:
     """The largest timed product of each kernel that was timed at a larger n than the naive kernel.
 
-    Adds naive_n, the largest timed with the naive kernel, fitting_n, the largest n that fits with it, and naive_ms, the
-    time predicted for it.
+    Adds naive_n, the largest timed with the naive kernel, and naive_ms, the time predicted for the largest n that fits.
     """
     rows = probes(evidence)
     last = rows[rows["time_ms"].notna()].drop_duplicates(["platform", "kernel"], keep="last")
-    naive = last[last["kernel"] == "naive"][["platform", "timed_n", "allocatable_n", "predicted_ms"]]
-    naive = naive.set_axis(["platform", "naive_n", "fitting_n", "naive_ms"], axis="columns")
+    naive = last[last["kernel"] == "naive"][["platform", "timed_n", "predicted_ms"]]
+    naive = naive.set_axis(["platform", "naive_n", "naive_ms"], axis="columns")
     found = last.merge(naive, on="platform")
     return found[found["timed_n"] > found["naive_n"]]
 

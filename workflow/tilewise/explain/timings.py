@@ -246,18 +246,3 @@ def as_fast(rows: pd.DataFrame, kernel: str) -> pd.Series:
     low, high = time_range(rows)
     own = rows["kernel"] == kernel
     return ((low <= high[own].iloc[0]) & (high >= low[own].iloc[0])).fillna(False).astype(bool) | own
-
-
-def squares(ladder: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """The rows of a ladder at the largest square product of floats, the fastest first.
-
-    Adds `largest` (no other type has a larger square product on the platform), `made` (of short numbers), and `equal`:
-    the kernel is the fastest that is neither that nor a library, or its runs overlap with those of the fastest.
-    """
-    whole = largest_square(ladder).groupby("platform")["n"].max()
-    rows = largest_square(ladder[(ladder["dtype"] == "float") & ladder["time_ms"].notna()])
-    rows = rows.sort_values("time_ms", kind="stable", ignore_index=True)
-    made, equal = made_of_short(rows, evidence), pd.Series(False, rows.index)
-    for _, own in rows[~made & ~rows["anchor"]].groupby("platform"):
-        equal[own.index] = as_fast(own, own["kernel"].iloc[0])
-    return rows.assign(largest=rows["n"] == rows["platform"].map(whole), made=made, equal=equal)

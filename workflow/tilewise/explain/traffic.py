@@ -110,24 +110,6 @@ def cache_lines(evidence: Evidence) -> pd.DataFrame:
     return rows[[*shown, *(name for name in rows if name.endswith("_per_multiply_add"))]]
 
 
-def longer_with_lines(table: pd.DataFrame) -> pd.DataFrame:
-    """The slowdown of loops by additional cache lines, compared with the smallest product; `table` is that of
-    cache_lines.
-
-    Two rows per platform, for products that fetch at most twice the lines, and more (`many`): the number of `points`,
-    and the median and the ends of how many times as long a multiply-add takes. `shape` is that of a smallest product.
-    """
-    keys, counted, time = ["kernel", "dtype"], "l1_lines_per_multiply_add", "ns_per_multiply_add"
-    case = ["platform", *keys]
-    smallest = table[table["work"] == table.groupby(case)["work"].transform("min")]
-    pairs = table.merge(smallest[[*case, "work", "shape", counted, time]], on=case, suffixes=("", "_smallest"))
-    pairs = pairs[pairs["work"] > pairs["work_smallest"]]
-    longer, more = (pairs[name] / pairs[f"{name}_smallest"] for name in (time, counted))
-    found = pairs.assign(longer=longer, many=more > 2).groupby(["platform", "many"], sort=False)["longer"]
-    found = found.agg(points="size", median="median", least="min", most="max").reset_index()
-    return found.merge(smallest.drop_duplicates("platform")[["platform", "shape"]], on="platform")
-
-
 #: The counts from which an intensity follows.
 MOVED = ["global_load_sectors", "global_store_sectors"]
 

@@ -51,10 +51,3 @@ def tuning(evidence: Evidence) -> pd.DataFrame:
     names = ["shape", "shape_class", "variants", "failed", "spilled", "within_percent", "choice", "time_ms", "gflops"]
     table = pd.DataFrame(found, columns=[*CASE, *names, "registry_gflops", "gain_percent"])
     return beside_anchor(columns.set_types(table), evidence.gpu, evidence)
-
-
-def tuned(tuning: pd.DataFrame) -> pd.DataFrame:
-    """Adds share_percent, the variants that are as good as the best, and `better`: than the registry's choice."""
-    share = 100 * tuning["within_percent"] / tuning["variants"]
-    better = (tuning["gain_percent"] > 0).fillna(False).astype(bool)
-    return tuning.assign(share_percent=share.where(tuning["gflops"].notna()), better=better)

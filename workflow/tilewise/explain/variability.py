@@ -14,8 +14,6 @@ from tilewise.study.status import Status
 
 #: A product that takes less is short, in ms: its time depends on when the host launches it.
 SHORT = 0.01
-#: A product that takes this long is hardly its launch, in ms: a launch differs from machine to machine by LAUNCH_MS.
-LONG = 0.1
 #: A point differs from card to card if its times are further apart, in %.
 CARDS_DIFFER = 3
 #: So far, in ms, the times of a launch on two machines may be apart (docs/comparing.md).
@@ -56,20 +54,6 @@ def between_runs(evidence: Evidence) -> pd.DataFrame:
         )
         .reset_index()
     )
-
-
-def between_cards(evidence: Evidence) -> pd.DataFrame:
-    """Variation of the time of a long product between cards: one row per GPU and element type.
-
-    `points` counts them, `most_cards` is the largest number of cards of a point, cards_percent is the largest distance,
-    kernel and shape are those of its point.
-    """
-    found = _by_point(evidence).drop(columns=_CYCLES)
-    found = with_words(found[(found["card_count"] > 1) & (found["low_ms"] >= LONG)], evidence)
-    found = found.sort_values("cards_percent", ascending=False, kind="stable")
-    kinds = found.groupby(["platform", "dtype"])["card_count"]
-    found = found.assign(points=kinds.transform("size"), most_cards=kinds.transform("max"))
-    return found.drop_duplicates(["platform", "dtype"]).reset_index(drop=True)
 
 
 def cards_differ(evidence: Evidence) -> pd.DataFrame:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tilewise.evidence import Evidence
-from tilewise.explain import instruction_mix, timings, traffic
+from tilewise.explain import timings, traffic
 from tilewise.explain.bottleneck import ON_TENSOR_CORES
 from tilewise.explain.number_format import rounded
 from tilewise.report import tables
@@ -24,6 +24,16 @@ from tilewise.study.status import Status
 _MOST_NAMES = 40
 #: A name has a line break after at most so many letters.
 _LETTERS = 48
+#: The four kinds of instructions -> columns of instructions.csv.
+_MIX = {
+    "adds": ["multiply_add_instructions"],
+    "shared": ["shared_loads_128", "shared_loads_64", "shared_loads_32", "matrix_loads", "shared_stores"],
+    "elsewhere": [
+        *("global_loads_128", "global_loads_64", "global_loads_32", "async_copies", "tensor_copies"),
+        *("global_stores", "spills"),
+    ],
+    "others": ["integer", "arithmetic", "moves", "synchronisation", "control", "other"],
+}
 
 
 class _Words(string.Formatter):
@@ -202,12 +212,14 @@ def accuracy(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 
 def instructions(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Loops by the units that compute, those of the CUDA cores first."""
-    rows = instruction_mix.loop_mix(rows[rows["instructions"].notna()])
-    tensor = rows["multiply_add"].str.contains("MMA")
-    where = "" if rows["platform"].nunique() < 2 else ", " + rows["platform"]
-    units = np.where(tensor, "on the tensor cores", "on the CUDA cores")
-    rows = rows.assign(units=units, where=where)
+    """Loops with the kinds of their instructions in percent, by the units that compute, CUDA cores first."""
+    rows = rows[rows["instructions"].notna()]
+    whole = rows["instructions"]
+    shares = {name: (100 * rows[own].sum(axis=1) / whole).astype("float64") for name, own in _MIX.items()}
+    units = np.where(rows["multiply_add"].str.contains("MMA"), "on the tensor cores", "on the CUDA cores")
+    # An instance that nothing timed, such as that of a batched kernel, is of no platform.
+    where = "" if rows["platform"].nunique() < 2 else (", " + rows["platform"]).fillna("")
+    rows = rows.assign(units=units, where=where, **shares)
     return rows.sort_values(["units", "multiply_add_share"], kind="stable")
 
 

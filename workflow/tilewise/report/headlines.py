@@ -104,7 +104,7 @@ def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
 def what_ran(sides: Sides) -> list[dict[str, Any]]:
     """What each platform of this run measured or verified, and what was not right.
 
-    The keys are machine, tasks, points, timed, verified, `refused` (points that this machine cannot run), `wrong`
+    The keys are machine, has_gpu, tasks, points, verified, `refused` (points that this machine cannot run), `wrong`
     (other points that are not right, by status) and `failed` (three lines about those).
     """
     if sides.own is None:
@@ -124,7 +124,6 @@ def what_ran(sides: Sides) -> list[dict[str, Any]]:
             "has_gpu": each.has_gpu,
             "tasks": rows["task"].nunique() + sum(len(table) > 0 for table in each.facts.values() if "task" in table),
             "points": len(rows),
-            "timed": int(rows["time_ms"].notna().sum()),
             "verified": int((rows["status"] == Status.OK).sum()),
             "refused": int(lacking["points"].sum() - wrong["points"].sum()),
             "wrong": wrong.groupby("status")["points"].sum().to_dict(),

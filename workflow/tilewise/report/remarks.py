@@ -3,7 +3,6 @@
 import pandas as pd
 
 from tilewise.evidence import Evidence
-from tilewise.explain import provenance
 from tilewise.explain.climb import same_ladder
 from tilewise.explain.number_format import rounded
 from tilewise.report.notes import plain_text
@@ -77,21 +76,3 @@ def rate_remark(rungs: pd.DataFrame, this: pd.Series) -> str:
     if pd.notna(this["percent_of_anchor"]):
         words += f", {percent(this['percent_of_anchor'])} of cuBLAS"
     return words
-
-
-#: Less of a time than this is not worth a remark, when it is the machine's.
-REMARKED = 0.02
-
-
-def overhead(table: pd.DataFrame, evidence: Evidence) -> str:
-    """The share of the overhead in the times of a table, on each GPU where it is over 2 % of one."""
-    lines = []
-    for name, overhead_us in provenance.overheads(evidence.everyone).items():
-        isolated = table.loc[table["platform"] == name, "time_ms"] if "time_ms" in table else pd.Series(dtype="float64")
-        longest = overhead_us / 1000 / REMARKED
-        if (isolated < longest).any():
-            lines.append(
-                f"{rounded(overhead_us)} µs of each time on {plain_text(evidence.labels[name])} are the overhead of an "
-                f"isolated run, over 2\u00a0% of times below {rounded(longest)} ms."
-            )
-    return " ".join(lines)

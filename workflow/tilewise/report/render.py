@@ -161,10 +161,6 @@ class Page:
         """Whether there are GPUs to compare."""
         return len(self.both.gpus) > 1
 
-    def beside_recorded(self) -> bool:
-        """Whether a GPU of this run is compared with recorded ones."""
-        return self.both is not self.evidence and self.several()
-
     def kinds(self) -> dict[str, str]:
         """The operands of the accuracy gate, and what each of them is."""
         return {name.replace("_", " "): Markup(words) for name, words in MEANING.items()}
@@ -278,7 +274,19 @@ class Page:
             return Markup("")
         first = own[own["dtype"] == self.evidence.kernels[name].dtypes[0]]  # the type for which it was written
         row = (first if len(first) else own).iloc[-1]
-        return self._tiles(row, idea, title)
+
+        def made() -> str:
+            kernel = self.evidence.kernels[name]
+            device = self.evidence.device(row["platform"])
+            tiles = tiling(row)
+            if not tiles:
+                return ""
+            waves = math.prod(-(-row[size] // part) for size, part in zip("nm", tiles.block)) / device.gpu["sms"]
+            found, file, drawing = markup.kernel_html(kernel, tiles, idea, title, waves, next(self._numbers["Figure"]))
+            self.drawings[file] = drawing
+            return found
+
+        return self._piece(f"Figure: Tiles of {name}", made)
 
     def steps(self, row: pd.Series, rungs: pd.DataFrame, more: Iterable[tuple[str, str]] = ()) -> Markup:
         """The ceiling, the rate and the stall reasons of a rung, as far as known, and what more."""
@@ -349,20 +357,6 @@ class Page:
         made, name, drawing = markup.figure_html(figure, words, anchor, next(self._numbers["Figure"]), folded)
         self.drawings[name] = drawing
         return made
-
-    def _tiles(self, row: pd.Series, idea: str, title: str) -> Markup:
-        def made() -> str:
-            kernel = self.evidence.kernels[row["kernel"]]
-            device = self.evidence.device(row["platform"])
-            tiles = tiling(row)
-            if not tiles:
-                return ""
-            waves = math.prod(-(-row[size] // part) for size, part in zip("nm", tiles.block)) / device.gpu["sms"]
-            found, name, drawing = markup.kernel_html(kernel, tiles, idea, title, waves, next(self._numbers["Figure"]))
-            self.drawings[name] = drawing
-            return found
-
-        return self._piece(f"Figure: Tiles of {row['kernel']}", made)
 
     def filling(self) -> Markup:
         """How a ring of stages fills, in steps that a reader chooses."""

@@ -8,7 +8,6 @@ does not hold. If it cannot be made at all, a note takes its place.
 import json
 import math
 import re
-import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import EnumType
 from numbers import Real
@@ -41,7 +40,7 @@ FOLDER = ROOT / "report" / "sections"
 PAGES = {"report": "This run", "story": "The story", "assignment": "The assignment"}
 FOLDERS = {"report": "tables", "assignment": "assignment"}
 #: What sections may call: the methods of this name of `render.Page`.
-NAMES = "beside beside_recorded claims facts figure five_numbers further_figures further_tables further_tasks".split()
+NAMES = "beside claims facts figure five_numbers further_figures further_tables further_tasks".split()
 NAMES += "gpus has kinds largest_products machines minimum_s origin overheads published row rows".split()
 NAMES += "several speedups table tiles verdicts_on what_ran".split()
 #: What stays on one line: a number with its unit, and the sides of a shape.
@@ -202,14 +201,8 @@ def named(row: "Row") -> Markup:
     return Markup(f"{code(row.kernel)}{choice} in {format_value(row.dtype)}")
 
 
-def median(values: Iterable[float]) -> float:
-    """`{{ rows | map(attribute="gflops") | median }}`: raises Untestable if there is none."""
-    found = [require_known(plain_number(value)) for value in values]
-    return statistics.median(found) if found else require_known(None)
-
-
 #: What a section may put behind a `|`, beside Jinja's own.
-FILTERS = (code, digits, listed, median, named, number_of, percent, times, whole)
+FILTERS = (code, digits, listed, named, number_of, percent, times, whole)
 
 
 def names_of(own: str = "*", folder: Path = FOLDER) -> list[str]:
@@ -287,7 +280,7 @@ def _wrong(call: nodes.Call, columns: Collection[str], known: Mapping[str, tuple
                 (f"{what} '{name}'; {suggest_name(name, sorted(names))}" for name in first if name not in names), ""
             )
     if isinstance(called, nodes.Getattr):
-        if called.attr not in {*QUERIES, "items", "known", "peak"}:
+        if called.attr not in {*QUERIES, "items"}:
             return f"function '{called.attr}'; {suggest_name(called.attr, QUERIES)}"
         wrong = [each.key for each in call.kwargs if each.key not in columns]
         if wrong:
@@ -301,10 +294,6 @@ class Row:
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
-
-    def known(self, columns: Mapping[str, str]) -> dict[str, Any]:
-        """Those of some columns, by words for them, that are known here: words -> value."""
-        return {words: self._values[column] for words, column in columns.items() if column in self}
 
     def __contains__(self, column: str) -> bool:
         """`{% if "watts" in row %}`: whether a column is known."""
@@ -325,7 +314,6 @@ class Machine:
         self._name = evidence.names[platform.name]
         self.cpu = platform.device.cpu["name"]
         self.name, self.device = platform.name, Row(platform.device.gpu or {})
-        self._peaks = (platform.device.gpu or {}).get("peak_gflops") or {}
         self._config = platform.config
 
     def __str__(self) -> str:
@@ -340,7 +328,3 @@ class Machine:
     def config(self) -> Markup:
         """The resolved config, as JSON."""
         return Markup(json.dumps(self._config, indent=1))
-
-    def peak(self, dtype: str) -> float | None:
-        """The rate in GFLOP/s of the multiply-add units at the highest clock, if the driver has it."""
-        return self._peaks.get(dtype)

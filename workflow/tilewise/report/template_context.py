@@ -33,7 +33,7 @@ def _of_evidence(module: ModuleType, name: str) -> Callable[[Any], pd.DataFrame]
 
 #: Functions of these names make a table of the evidence alone.
 _OF_EVIDENCE = {
-    blocks: ("block_shapes", "double_cost", "few_blocks"),
+    blocks: ("block_shapes", "double_cost"),
     by_size: ("at_every_size", "size_ranges"),
     climb: ("tile_counts",),
     duels: ("duels",),
@@ -41,10 +41,10 @@ _OF_EVIDENCE = {
     grades: ("spread_of_exponents",),
     profiles: ("profiled",),
     provenance: ("cards", "company", "durations", "failures", "not_emulated", "provenance", "verification"),
-    variability: ("between_cards", "between_runs", "cards_differ", "clocks"),
+    variability: ("between_runs", "cards_differ", "clocks"),
     sizes: ("beyond_naive", "probes"),
     tables: ("occupancy",),
-    traffic: ("agreement", "cache_lines", "counted_against_hardware", "faults", "traffic"),
+    traffic: ("agreement", "cache_lines", "faults", "traffic"),
     tuned: ("tuning", "variants"),
 }
 #: The tables beside those of tasks, by the name that sections use: what is made from the evidence alone, and the rest.
@@ -56,30 +56,18 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
     "causes": lambda page: provenance.causes(page.frame("failures")),
     "choices": lambda page: tables.choices(page.evidence, *page.tasks),
     "checked": lambda page: provenance.checked(page.evidence, page.frame("verification")),
-    "counted": lambda page: page.frame("counted_against_hardware").query("counted != hardware"),
-    "fastest": lambda page: pd.concat(
-        [climb.fastest(page.rungs(task)) for task in (climb.CLIMB, "ladder_double")], ignore_index=True
-    ),
+    "counted": lambda page: traffic.counted_against_hardware(page.evidence).query("counted != hardware"),
     "gate": lambda page: accuracy.gate(tables.accuracy(page.evidence)),
     "grades": lambda page: grades.grades(page.evidence, page.ladder),
     "instructions": lambda page: climb.loops(page.evidence),
-    "joules": lambda page: tables.energy(page.evidence).assign(
-        anchor=lambda rows: rows["kernel"].isin(page.evidence.libraries)
-    ),
     "ladder": lambda page: page.ladder[page.ladder["speedup_over_naive"].notna()],
     "limited_by": lambda page: bottleneck.limits(page.evidence),
-    "longer_with_lines": lambda page: traffic.longer_with_lines(page.frame("cache_lines")),
-    "missing_roofs": lambda page: page.frame("roofs")[lambda rows: rows["status"] != Status.OK],
-    "models": lambda page: provenance.models(page.frame("cards"), page.evidence),
+    "missing_roofs": lambda page: page.evidence.facts["bandwidth"][lambda rows: rows["status"] != Status.OK],
     "naive_blocks": lambda page: timings.largest_square(climb.climb(page.evidence, "task1a")),
     "pairs": lambda page: provenance.pairs(page.compared, page.both),
     "platforms": lambda page: page.compared[page.compared["changed"]],
-    "roofs": lambda page: tables.bandwidth(page.evidence.select_tasks("bandwidth")),
     "rungs": lambda page: page.rungs(),
     "rungs_double": lambda page: page.rungs("ladder_double"),
-    "spilling_tiles": lambda page: climb.spilling(page.frame("tile_counts")),
-    "squares": lambda page: timings.squares(page.ladder, page.evidence),
-    "tuned": lambda page: tuned.tuned(page.frame("tuning")),
     "verdicts": lambda page: page.verdicts,
 }
 #: The figures beside those of tasks and of the whole study: for each the arguments of `figures.draw`. Nothing here
@@ -88,7 +76,6 @@ FIGURES: dict[str, Callable[[Any], tuple]] = {
     "climb_of_ladder": lambda page: ("climb", page.evidence.select_tasks(climb.CLIMB)),
     "platforms": lambda page: ("platforms", page.both),
     "rungs_double": lambda page: ("rungs", page.evidence, page.rungs("ladder_double")),
-    "rungs_on_both": lambda page: ("rungs", page.both, climb.rungs(climb.climb(page.both, climb.CLIMB), page.both)),
     "rate_over_size": lambda page: ("rate_over_size", page.evidence),
     "shape_map": lambda page: ("shape_map", page.evidence),
     "spread_of_exponents": lambda page: ("spread_of_exponents", page.evidence),
