@@ -131,8 +131,8 @@ def closed(required, **properties):
     return {"type": "object", "additionalProperties": False, "required": required, "properties": properties}
 
 
-#: What SARIF 2.1.0 requires of the objects that the microscope writes. No package of this environment has the standard's
-#: own schema. Names, types, required properties and values are those of the standard.
+#: What SARIF 2.1.0 requires of the objects that the microscope writes. No package of this environment has the
+#: standard's own schema. Names, types, required properties and values are those of the standard.
 TEXT, WHOLE = {"type": "string"}, {"type": "integer", "minimum": 1}
 MESSAGE = closed(["text"], text=TEXT)
 PHYSICAL = closed(

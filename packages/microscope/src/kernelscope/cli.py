@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import logging
 import math
 import re
 import signal
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A kernel may run for ever, and then only the default action stops it; nor is `| head` worth a traceback.
         for number in (signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
+        logging.basicConfig(format="kernelscope: %(message)s", level=logging.INFO)
     options = _parser().parse_args(arguments)
     try:
         lines, status = run_trace(options, lambda: report(options))

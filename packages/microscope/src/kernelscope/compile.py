@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -215,15 +217,14 @@ def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequ
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
         names = "library.cpp", "library.o", "shared.s", "dump"
         source, compiled, shared, dump = (Path(folder, name) for name in names)
-        objects = own_objects(watched, flags)
+        has_ptx = any(ptx.ASM.search(code_of(path)) for path in kernel.files)
+        objects = own_objects(watched, flags, has_ptx)
         try:
             read = declarations.declarations(tree_of(kernel, as_included(kernel), own))
             # The sanitizers name places by the names of line markers, which -ffile-prefix-map leaves alone.
             text = cpp.preprocess(_wrapper(kernel, instances, read), own)
             for place, sign in ((PACKAGE, cpp.ANYWHERE), (Path.cwd(), cpp.HERE)):
                 text = re.sub(rf'^(# \d+ "){re.escape(str(place))}/', rf"\1{sign}/", text, flags=re.MULTILINE)
-            has_ptx = any(ptx.ASM.search(code_of(path)) for path in kernel.files)
-            objects += [own_object("ptx")] if has_ptx else []
             rounds = loops.count_rounds if watched and loops.BARRIER.search(text) else str
             ways = [rounds(arithmetic.as_on_a_gpu(text, cpp.ANYWHERE)), rounds(text), text]
             for way in dict.fromkeys(ways):
@@ -267,10 +268,13 @@ def _dumped(flags: Sequence[Any], dump: Path) -> list[str]:
     return [f"-fdump-tree-optimized-lineno={dump}"] if MARKED in flags else []
 
 
-def own_objects(watched: bool, flags: Iterable[Any] = ()) -> list[Path]:
-    """The object files of the runtime, with the macros that `flags` define."""
+def own_objects(watched: bool, flags: Iterable[Any] = (), has_ptx: bool = False) -> list[Path]:
+    """The object files of the runtime, with the macros that `flags` define, and of the interpreter of PTX; those that
+    are not there are compiled at the same time."""
     defined = [flag for flag in flags if str(flag).startswith("-D")]
-    return [own_object("runtime", defined), own_object("tracer" if watched else "unwatched", defined)]
+    parts = [*(["ptx"] if has_ptx else []), "tracer" if watched else "unwatched", "runtime"]  # the longest first
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        return list(threads.map(lambda part: own_object(part, [] if part == "ptx" else defined), parts))
 
 
 def own_object(part: str, flags: Sequence[str] = ()) -> Path:
