@@ -1,15 +1,21 @@
 """Kinds of faults in several shapes: each faulty kernel of kinds.cu is named at its line, its right twin is clean."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from urllib.parse import unquote
 
+import jsonschema
 import numpy as np
 import pytest
 
 from kernelscope import build, trace
 from kernelscope.cli import main
+from kernelscope.formats import FORMATS
 
 FILE = Path(__file__).with_name("kinds.cu")
 LINES = FILE.read_text().splitlines()
@@ -118,6 +124,70 @@ def test_yaml_allows_kinds(tmp_path, capsys):
     said(tmp_path, capsys)
     (tmp_path / "mine.yaml").write_text('block: 64\narg: {out: "float[1]"}\nallow: ["race:4"]\n')
     assert main([str(tmp_path / "mine.yaml")]) == 0 and "(allow: race:4)" in capsys.readouterr().out
+
+
+def closed(required, **properties):
+    """The schema of an object with no other properties, as all are in SARIF 2.1.0 but property bags."""
+    return {"type": "object", "additionalProperties": False, "required": required, "properties": properties}
+
+
+#: What SARIF 2.1.0 requires of the objects that the microscope writes. No package of this environment has the
+#: standard's own schema. Names, types, required properties and values are those of the standard.
+TEXT, WHOLE = {"type": "string"}, {"type": "integer", "minimum": 1}
+MESSAGE = closed(["text"], text=TEXT)
+PHYSICAL = closed(
+    ["artifactLocation"],
+    artifactLocation=closed([], uri={"type": "string", "format": "uri-reference"}),
+    region=closed(["startLine"], startLine=WHOLE),
+)
+LOCATION = closed([], physicalLocation=PHYSICAL, message=MESSAGE)
+LOCATIONS = {"type": "array", "items": LOCATION}
+SUPPRESSION = closed(["kind"], kind={"enum": ["inSource", "external"]}, justification=TEXT)
+RESULT = closed(
+    ["message"],
+    ruleId=TEXT,
+    level={"enum": ["none", "note", "warning", "error"]},
+    message=MESSAGE,
+    locations=LOCATIONS,
+    relatedLocations=LOCATIONS | {"uniqueItems": True},
+    suppressions={"type": "array", "uniqueItems": True, "items": SUPPRESSION},
+    occurrenceCount=WHOLE,
+)
+RULES = {"type": "array", "uniqueItems": True, "items": closed(["id"], id=TEXT, shortDescription=MESSAGE)}
+TOOL = closed(["driver"], driver=closed(["name"], name=TEXT, rules=RULES))
+SARIF = closed(
+    ["version", "runs"],
+    **{"$schema": {"type": "string", "format": "uri"}, "version": {"enum": ["2.1.0"]}},
+    runs={"type": "array", "items": closed(["tool"], tool=TOOL, results={"type": "array", "items": RESULT})},
+)
+
+
+@pytest.mark.parametrize("options", [[], ["--allow", "race"], ["--grid", "0"], ["--expect", "no=no.npy"]])
+@pytest.mark.parametrize("before", ["", "undeclared();"])
+def test_sarif_is_as_the_standard_has_it(tmp_path, capsys, options, before):
+    log = json.loads(said(tmp_path, capsys, "--format", "sarif", *options, before=before)[1])
+    jsonschema.Draft7Validator(SARIF).validate(log)
+    assert log["runs"][0]["results"]
+
+
+def test_a_name_of_a_file_is_a_uri_in_sarif(tmp_path, capsys):
+    (tmp_path / "of 100%.cu").write_text(RACE.replace("BEFORE", "").replace("AFTER", ""))
+    main([str(tmp_path / "of 100%.cu"), *WORDS, "--format", "sarif"])
+    [result] = json.loads(capsys.readouterr().out)["runs"][0]["results"]
+    uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri.endswith("/of%20100%25.cu") and unquote(uri) == str(tmp_path / "of 100%.cu")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_three_traces_are_equal_to_the_byte(tmp_path, form):
+    (tmp_path / "mine.cu").write_text(RACE.replace("BEFORE", "float x; out[1] += x;").replace("AFTER", ""))
+    command = [sys.executable, "-m", "kernelscope.cli", "mine.cu", "--grid", "2", *WORDS, "--format", form]
+    outs = set()
+    for seed in "012":  # of Python's hashes, which order its sets
+        env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": seed}
+        outs.add(subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, check=False).stdout)
+    [out] = outs
+    assert out.count(b"mine.cu") >= 2
 
 
 def test_sarif_has_both_sides_of_a_race_and_refusals(tmp_path, capsys):

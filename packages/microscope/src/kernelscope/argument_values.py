@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from kernelscope.declarations import Parameter
 from kernelscope.errors import UserError
 from kernelscope.launch import Value
 
@@ -171,18 +172,39 @@ def _number(text: str) -> int | float | None:
     return None
 
 
-def _type(place: str, text: str, structs: Structs) -> tuple[np.dtype, int]:
-    """The type of an element and how many make a vector, such as 4 of float4."""
+def element_type(text: str) -> tuple[np.dtype, int] | None:
+    """The type of an element of this name, and how many make a vector, such as 4 of float4; None for another name."""
     name = " ".join(text.split()).replace("long long", "longlong")
     name = re.sub(r"^unsigned (?=\w)", "u", re.sub(r"^signed ", "", name))
     if name in TYPES:
         return TYPES[name], 1
     vector = re.fullmatch(r"([a-z]\w*?)([1-4])", name)
-    if vector and vector[1] in TYPES:
-        return TYPES[vector[1]], int(vector[2])
+    return (TYPES[vector[1]], int(vector[2])) if vector and vector[1] in TYPES else None
+
+
+def example(parameter: Parameter, template: Mapping[str, str], elements: int = 64, holds: str = "random") -> str:
+    """A value for a parameter of a function, as `read_argument` reads it, with the arguments of its template by name;
+    "" for a struct."""
+    words = re.sub(
+        r"\b(?:const|volatile|__restrict__|__restrict|struct)\b|&|__attribute__\(\(\w+\)\)", " ", parameter.type
+    )
+    name = " ".join(re.sub(r"\w+", lambda word: template.get(word[0], word[0]), words).split())
+    if parameter.is_pointer:
+        return f"{'uchar' if name == 'void' else name}[{elements}]" + (f":{holds}" if holds else "")
+    if not (found := element_type(name)):
+        return ""
+    dtype, width = found
+    if width > 1 or (dtype.itemsize == 2 and dtype.kind not in "iu"):
+        return f"{name}:{','.join('1' * width)}"
+    return "true" if dtype.kind == "b" else str(elements) if dtype.kind in "iu" else "1.0"
+
+
+def _type(place: str, text: str, structs: Structs) -> tuple[np.dtype, int]:
+    if found := element_type(text):
+        return found
     if (own := structs().get(re.sub(r"^struct ", "", " ".join(text.split())))) is not None:
         return own, 1
-    near = difflib.get_close_matches(name, TYPES, n=1)
+    near = difflib.get_close_matches(" ".join(text.split()), TYPES, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     raise UserError(
         f"{place}: '{text}' is no type; {hint}there are {', '.join(SHOWN.split())}, and vectors such as float4"

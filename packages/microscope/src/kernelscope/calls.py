@@ -3,6 +3,7 @@
 import difflib
 import math
 import re
+import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelscope.argument_values import GivenArray, by_parameter, fit_shape, load, read_argument
+from kernelscope.argument_values import GivenArray, by_parameter, example, fit_shape, load, read_argument
 from kernelscope.compile import build_traced, functions, layouts_of
 from kernelscope.cpp import check as check_compiler
 from kernelscope.cpp import display_path
@@ -323,13 +324,14 @@ def _launch(library: Library, tracer: Tracer, call: Call, values: Mapping[str, A
     instance = library.instance(call.function)
     parameters = tracer.emulator.parameters[instance]
     names = library.names(call, values)
+    if call.arguments is None and any(name not in values for name in names):
+        types = zip(names, library.layouts.parameters[instance], strict=False)
+        empty = {name: dtype for name, dtype in types if dtype.kind == "V" and not dtype.names and dtype.itemsize == 1}
+        values = {name: Value(bytes(1), "o", "an empty struct") for name in empty} | dict(values)
     if call.arguments is None and (missing := [name for name in names if name not in values]):
-        example = f"--arg '{missing[0]}=float[64]:random' or --arg '{missing[0]}=int:64'"
-        if fields := library.types([call])[missing[0]].names:
-            example = f"--arg '{missing[0]}.{fields[0]}=...', of a struct each field"
         raise UserError(
             f"{instance} has the parameters {', '.join(names)}; nothing is given for {', '.join(missing)}; "
-            f"for example {example}"
+            f"for example {' '.join(_example(library, call, name) for name in missing)}"
         )
     if unknown := [name for name in names if name not in values]:
         raise UserError(f"{instance} is called with {unknown[0]}, which is not given; there are {', '.join(values)}")
@@ -351,6 +353,18 @@ def _launch(library: Library, tracer: Tracer, call: Call, values: Mapping[str, A
     if any(size % part for size, part in zip(grid, cluster)):
         raise UserError(f"cluster {_by(cluster)}: a grid of {_by(grid)} blocks is not a multiple of it; round it up")
     return Launch(instance, block, grid, tuple(arguments), call.shared, cluster, cooperative=call.cooperative)
+
+
+def _example(library: Library, call: Call, name: str) -> str:
+    """The option that gives a parameter a value of its type."""
+    base, _, given = library.instance(call.function).partition("<")
+    function = library.declared[base]
+    template = dict(zip((each.name for each in function.template), re.split(r"\s*,\s*", given.rstrip("> "))))
+    parameter = next(each for each in function.parameters if each.name == name)
+    if value := example(parameter, template):
+        return f"--arg {shlex.quote(f'{name}={value}')}"
+    fields = library.types([call])[name].names
+    return f"--arg '{name}.{fields[0]}=...', of a struct each field" if fields else f"--arg {name}=64"
 
 
 def _flat(arguments: Mapping[str, Any]) -> dict[str, Any]:

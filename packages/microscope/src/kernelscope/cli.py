@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import logging
 import math
 import re
 import signal
@@ -11,13 +12,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kernelscope import __version__
+from kernelscope.argument_values import TYPES
 from kernelscope.calls import Call, trace
+from kernelscope.compile import functions, layouts_of
 from kernelscope.cpp import display_path
+from kernelscope.declarations import Parameter, check_file, find_function
 from kernelscope.emulator import LaunchError
 from kernelscope.errors import UserError
 from kernelscope.formats import FORMATS, Report, allow, refusal
-from kernelscope.sources import PACKAGE
+from kernelscope.host_launches import proposed
+from kernelscope.sources import PACKAGE, Source, code_of, has_host_code
 from kernelscope.yaml_input import check, read_yaml
 
 #: The options that describe a call, of a YAML file the keys, and those that describe its launch.
@@ -31,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A kernel may run for ever, and then only the default action stops it; nor is `| head` worth a traceback.
         for number in (signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
+        logging.basicConfig(format="kernelscope: %(message)s", level=logging.INFO)
     options = _parser().parse_args(arguments)
     try:
         lines, status = run_trace(options, lambda: report(options))
@@ -147,6 +155,8 @@ def report(options: argparse.Namespace) -> Report:
     """The Report of the calls that the options describe. Raises what `trace` raises."""
     if options.file.suffix in (".yaml", ".yml"):
         return _of_file(options)
+    if (options.block is None or not options.arg) and (found := _proposed(options)):
+        raise UserError(found)
     if options.block is None:
         raise UserError(f"{display_path(options.file)}: how many threads has a block? Say it, for example --block 256")
     return trace(
@@ -164,6 +174,35 @@ def report(options: argparse.Namespace) -> Report:
         limit=options.limit,
         includes=options.include,
     )
+
+
+def _proposed(options: argparse.Namespace) -> str:
+    """What the host code of the file launches, as a message with command lines; "" if nothing has to be added."""
+    check_file(options.file)
+    if not has_host_code(code_of(options.file)):
+        return ""
+    source = Source(options.file, includes=tuple(options.include))
+    declared = functions(source)
+    name = find_function(declared, (options.function or "").partition("<")[0].strip())
+    if options.block and name and not declared[name].parameters:
+        return ""
+    return proposed(source, declared, lambda instance, number: _fields(source, instance)[number], name)
+
+
+@cache
+def _fields(source: Source, instance: str) -> list[dict[str, Parameter]]:
+    """The fields of each parameter of an instance that are numbers, or pointers to numbers."""
+    return [
+        {name: one for name, (held, *_) in (dtype.fields or {}).items() if (one := _field(name, held))}
+        for dtype in layouts_of(source, [instance]).parameters[instance]
+    ]
+
+
+def _field(name: str, dtype: np.dtype) -> Parameter | None:
+    """A field as a parameter is declared; None if it is neither a number nor a pointer to numbers."""
+    element = dtype.metadata["to"] if dtype.metadata else dtype
+    named = next((each for each, known in TYPES.items() if known == element), None) if element is not None else None
+    return Parameter(named, name, "", bool(dtype.metadata)) if named else None
 
 
 def _of_file(options: argparse.Namespace) -> Report:

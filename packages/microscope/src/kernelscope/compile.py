@@ -2,23 +2,35 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from kernelscope import arithmetic, cpp, declarations, elf, loops, marks, ptx, refusals, shared_memory
+from kernelscope import arithmetic, cpp, declarations, elf, host_code, loops, marks, ptx, refusals, shared_memory
 from kernelscope.cpp import FLAGS, display_path, run_compiler
 from kernelscope.declarations import Declarations, Function, Tree, tree_of, whole_numbers
 from kernelscope.element_types import ELEMENT_TYPES
 from kernelscope.errors import MachineError, UserError
 from kernelscope.files import atomic_path, digest
+from kernelscope.host_code import as_included, left_out
 from kernelscope.limits import DEFAULT_SHARED_BYTES
 from kernelscope.shared_memory import Variables, static_shared_bytes
-from kernelscope.sources import EMULATOR, EMULATOR_HEADERS, HOST_HEADERS, PACKAGE, CudaFile, code_of, emulator_files
+from kernelscope.sources import (
+    EMULATOR,
+    EMULATOR_HEADERS,
+    HOST_HEADERS,
+    PACKAGE,
+    CudaFile,
+    code_of,
+    emulator_files,
+    has_host_code,
+)
 from kernelscope.struct_layouts import Layouts, layouts
 
 #: Sections, so that the linker drops kernels that are never launched and their shared memory with them.
@@ -149,7 +161,7 @@ def unused_exchanges(source: CudaFile) -> set[tuple[str, int]]:
 
 def _tree(source: CudaFile) -> Tree:
     try:
-        return tree_of(source, _options(source, _traced()))
+        return tree_of(source, as_included(source), _options(source, _traced()))
     except MachineError:
         raise
     except UserError as error:
@@ -158,7 +170,7 @@ def _tree(source: CudaFile) -> Tree:
 
 def layouts_of(source: CudaFile, instances: Sequence[str]) -> Layouts:
     """The Layouts of instances of a CUDA file."""
-    return layouts(source.path, instances, _options(source, _traced()))
+    return layouts(as_included(source), instances, _options(source, _traced()))
 
 
 def _traced() -> list[str]:
@@ -196,7 +208,7 @@ def _digest(kernel: CudaFile, instances: Sequence[str], flags: Sequence[Any], wa
 
 def sources() -> list[Path]:
     """The files of the emulator, the headers that a kernel finds there, and the modules that compile with them."""
-    modules = (arithmetic, cpp, declarations, elf, loops, marks, ptx, shared_memory, sys.modules[__name__])
+    modules = (arithmetic, cpp, declarations, elf, host_code, loops, marks, ptx, shared_memory, sys.modules[__name__])
     return [*emulator_files(), *(Path(module.__file__ or "") for module in modules)]
 
 
@@ -205,15 +217,14 @@ def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequ
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
         names = "library.cpp", "library.o", "shared.s", "dump"
         source, compiled, shared, dump = (Path(folder, name) for name in names)
-        objects = own_objects(watched, flags)
+        has_ptx = any(ptx.ASM.search(code_of(path)) for path in kernel.files)
+        objects = own_objects(watched, flags, has_ptx)
         try:
-            read = declarations.declarations(tree_of(kernel, own))
+            read = declarations.declarations(tree_of(kernel, as_included(kernel), own))
             # The sanitizers name places by the names of line markers, which -ffile-prefix-map leaves alone.
             text = cpp.preprocess(_wrapper(kernel, instances, read), own)
             for place, sign in ((PACKAGE, cpp.ANYWHERE), (Path.cwd(), cpp.HERE)):
                 text = re.sub(rf'^(# \d+ "){re.escape(str(place))}/', rf"\1{sign}/", text, flags=re.MULTILINE)
-            has_ptx = any(ptx.ASM.search(code_of(path)) for path in kernel.files)
-            objects += [own_object("ptx")] if has_ptx else []
             rounds = loops.count_rounds if watched and loops.BARRIER.search(text) else str
             ways = [rounds(arithmetic.as_on_a_gpu(text, cpp.ANYWHERE)), rounds(text), text]
             for way in dict.fromkeys(ways):
@@ -257,10 +268,13 @@ def _dumped(flags: Sequence[Any], dump: Path) -> list[str]:
     return [f"-fdump-tree-optimized-lineno={dump}"] if MARKED in flags else []
 
 
-def own_objects(watched: bool, flags: Iterable[Any] = ()) -> list[Path]:
-    """The object files of the runtime, with the macros that `flags` define."""
+def own_objects(watched: bool, flags: Iterable[Any] = (), has_ptx: bool = False) -> list[Path]:
+    """The object files of the runtime, with the macros that `flags` define, and of the interpreter of PTX; those that
+    are not there are compiled at the same time."""
     defined = [flag for flag in flags if str(flag).startswith("-D")]
-    return [own_object("runtime", defined), own_object("tracer" if watched else "unwatched", defined)]
+    parts = [*(["ptx"] if has_ptx else []), "tracer" if watched else "unwatched", "runtime"]  # the longest first
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        return list(threads.map(lambda part: own_object(part, [] if part == "ptx" else defined), parts))
 
 
 def own_object(part: str, flags: Sequence[str] = ()) -> Path:
@@ -318,7 +332,15 @@ def without_header(message: str) -> str:
 
 
 def _in_kernel(message: str, kernel: CudaFile, instances: Sequence[str], source: Path) -> str:
-    """A compiler's message about the text around a kernel, as one about the kernel."""
+    """A compiler's message about the text around a kernel, as one about the kernel, with what was left out of it."""
+    if not has_host_code(code_of(kernel.path)):
+        return _about_kernel(message, kernel, instances, source)
+    headers = "".join(f", <{name}>" for name in left_out(kernel))
+    away = f"left out as the host's: functions without __device__{headers}"
+    return f"{_about_kernel(message, kernel, instances, source)}; {away}"
+
+
+def _about_kernel(message: str, kernel: CudaFile, instances: Sequence[str], source: Path) -> str:
     where, _, what = message.partition(": ")
     if where.startswith(display_path(EMULATOR_HEADERS / "cuda_emulator.h")) and "No such file" in what:
         return (
@@ -365,7 +387,7 @@ def _wrapper(kernel: CudaFile, instances: Sequence[str], read: Declarations) -> 
     return "\n".join(
         [
             *(f'#include "{header}"' for header in headers),
-            f'#include "{kernel.path.name}"',
+            as_included(kernel),
             f"{visible} emulator::Instance emulator_instances[] = {{",
             f"{rows}}};",
             f"{visible} char emulator_names[] =",

@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import ctypes
 import hashlib
+import logging
 import os
 import re
 import shlex
@@ -13,9 +14,9 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache, wraps
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
 
 from kernelscope.errors import MachineError, UserError
@@ -23,6 +24,9 @@ from kernelscope.files import refusal, take_lock
 from kernelscope.sources import PACKAGE
 
 Answer = TypeVar("Answer")
+LOG = logging.getLogger("kernelscope")
+#: Held as soon as a process has said that it compiles the emulator.
+_UNSAID = Lock()
 #: The flags of every library; NVRTC's default is C++17 too. `#pragma unroll` belongs to CUDA; g++ does not know it.
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique", "-Wno-unknown-pragmas")
 #: The cache deletes entries unused for this long; a precompiled header takes 13 MB.
@@ -73,16 +77,24 @@ def compile_object(name: str, sources: Sequence[Path], flags: Sequence[Any] = ()
     folders of `sources` and in the other `folders` that they include files of.
     """
     own = [flag for flag in (*FLAGS, *prefix_maps(), *flags) if flag != "-shared"]
-    of_sources = [*FLAGS, *flags, *(source.name for source in sources)]
-    digest = _digest(of_sources, {*(source.parent for source in sources), *folders}, "*")
-    return make_once(f"{name}-{digest}.o", lambda made: _compile_object(sources, own, made))
+    # As one unit: most of the compiler's time goes into the standard library's headers.
+    unit = "".join(f'#include "{source}"\n' for source in sources)
+    digest = _digest(
+        ["one unit", *FLAGS, *flags, *(each.name for each in sources)],
+        {*(each.parent for each in sources), *folders},
+        "*",
+    )
+
+    def make(made: Path) -> None:
+        _say_once()
+        run_compiler([*own, "-c", "-x", "c++", "-", "-o", made], unit)
+
+    return make_once(f"{name}-{digest}.o", make)
 
 
-def _compile_object(sources: Sequence[Path], flags: Sequence[Any], output: Path) -> None:
-    objects = [output.with_name(f"{number}.o") for number in range(len(sources))]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-        list(threads.map(lambda source, made: run_compiler([*flags, "-c", source, "-o", made]), sources, objects))
-    run_compiler(["-r", "-nostdlib", *objects, "-o", output])
+def _say_once() -> None:
+    if _UNSAID.acquire(blocking=False):
+        LOG.info("the emulator is compiled for %s, once; it is kept in %s", version().splitlines()[0], cache_folder())
 
 
 def make_once(name: str, make: Callable[[Path], Any]) -> Path:

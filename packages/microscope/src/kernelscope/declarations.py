@@ -9,7 +9,7 @@ import difflib
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,12 @@ _BEHIND = re.compile(r"__attribute__\s*\(\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*
 @dataclass(frozen=True)
 class Parameter:
     """One parameter of a template or a function: the words before its name, its name and its default; "" if it has
-    none."""
+    none; and whether it is a pointer or an array."""
 
     type: str
     name: str
     default: str
+    is_pointer: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,11 +124,11 @@ def find_function(declared: Iterable[str], name: str) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def tree_of(source: CudaFile, options: Sequence[Any]) -> Tree:
-    """The Tree of a file as g++ with these `options` sees it. Raises UserError if a file is no text, or the
-    preprocessor fails, or there is no compiler."""
+def tree_of(source: CudaFile, included: str, options: Sequence[Any]) -> Tree:
+    """The Tree of a file, which the text `included` includes, as g++ with these `options` sees it. Raises UserError if
+    a file is no text, or the preprocessor fails, or there is no compiler."""
     own = {str(file.resolve()) for file in source.files}
-    _, *parts = _MARKER.split(preprocess(f'{_WORDS}#include "{source.path.name}"\n', options))
+    _, *parts = _MARKER.split(preprocess(_WORDS + included, options))
     names = {name: re.sub(r"\\(.)", r"\1", name) for name in parts[1::3]}
     inside = {name for name, file in names.items() if str(Path(file).resolve()) in own}
     lines: list[str] = []
@@ -161,7 +162,9 @@ def declarations(tree: Tree) -> Declarations:
             # Neither an instance nor a specialisation; the first declaration has the defaults.
             if is_function(each) and re.fullmatch(r"\w+", name_of(each)):
                 function = _function(node, each)
-                functions.setdefault(function.name, function)
+                first = functions.setdefault(function.name, function)
+                if any(not parameter.name for parameter in first.parameters):
+                    functions[function.name] = replace(first, parameters=function.parameters)
     numbers = _numbers(tree)
     asked: dict[str, int] = {}  # the alignments that classes ask for
     for node in tree.nodes.get("class", ()):
@@ -222,19 +225,19 @@ class Uses:
 def uses(text: str, function: str, parameter: int) -> Uses:
     """The Uses of the array that is a parameter of a function, by its number, in a source."""
     reads, writes, copies = set[int](), set[int](), set[int]()
-    for node in _of_kind(parse(text), "function_definition"):
-        heads = _of_kind(node, "function_declarator")[:1]
+    for node in nodes_of(parse(text), "function_definition"):
+        heads = nodes_of(node, "function_declarator")[:1]
         named = [each.name for head in heads for each in _parameters(head)]
         if not heads or name_of(heads[0]) != function.rsplit("::", 1)[-1] or parameter >= len(named):
             continue
         name, into, targets = named[parameter], set[str](), set[tuple[int, int]]()
-        for each in _of_kind(node, "assignment_expression"):
+        for each in nodes_of(node, "assignment_expression"):
             left, right = each.child_by_field_name("left"), each.child_by_field_name("right")
             if left and right and left.type == "subscript_expression":
                 targets.add((left.start_byte, left.end_byte))
-                if name in map(text_of, _of_kind(right, "identifier")):
+                if name in map(text_of, nodes_of(right, "identifier")):
                     into.add(_base(left))
-        for each in _of_kind(node, "subscript_expression"):
+        for each in nodes_of(node, "subscript_expression"):
             is_target, line = (each.start_byte, each.end_byte) in targets, each.start_point.row + 1
             if _base(each) == name:
                 (writes if is_target else reads).add(line)
@@ -243,10 +246,10 @@ def uses(text: str, function: str, parameter: int) -> Uses:
     return Uses(frozenset(reads), frozenset(writes), frozenset(copies))
 
 
-def _of_kind(node: Node, kind: str) -> list[Node]:
+def nodes_of(node: Node, kind: str) -> list[Node]:
     """The nodes of a kind within one, in their order."""
     found = [node] if node.type == kind else []
-    return found + [each for child in node.children for each in _of_kind(child, kind)]
+    return found + [each for child in node.children for each in nodes_of(child, kind)]
 
 
 def _base(node: Node) -> str:
@@ -393,7 +396,9 @@ def _parameter(node: Node) -> Parameter:
     default = node.child_by_field_name("default_value") or node.child_by_field_name("default_type")
     if declarator := node.child_by_field_name("declarator"):
         before = [child for child in node.children if child.end_byte <= declarator.start_byte]
-        return Parameter(" ".join(map(text_of, before)), name_of(declarator), text_of(default))
+        kinds = {each.type.removeprefix("abstract_") for each in nested_declarators(declarator)}
+        is_pointer = bool(kinds & {"pointer_declarator", "array_declarator"})
+        return Parameter(" ".join(map(text_of, before)), name_of(declarator), text_of(default), is_pointer)
     if "type_parameter" not in node.type and "template" not in node.type:
         return Parameter(text_of(node), "", "")
     named = node.named_children[-1] if node.type.startswith("template") else node

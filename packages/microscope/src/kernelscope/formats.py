@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -100,7 +101,7 @@ def sarif(report: Report) -> list[str]:
 
 def _location(file: str, line: int | None) -> dict[str, Any]:
     region = {"region": {"startLine": line}} if line else {}
-    return {"physicalLocation": {"artifactLocation": {"uri": file}} | region}
+    return {"physicalLocation": {"artifactLocation": {"uri": quote(file)}} | region}
 
 
 def _sarif_log(results: Sequence[Mapping[str, Any]]) -> list[str]:

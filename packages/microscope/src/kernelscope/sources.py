@@ -17,6 +17,8 @@ EMULATOR = PACKAGE / "cuda"
 EMULATOR_HEADERS = EMULATOR / "include"
 #: Stand-ins for headers of the host that a kernel's file may include, and that NVRTC does not have.
 HOST_HEADERS = EMULATOR / "host"
+#: What a file has that is a program of the host, too.
+_HOST_CODE = re.compile(r"^[^/\n\"]*(?:\bmain\s*\(|<<<)", re.MULTILINE)
 _DIRECTIVE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
@@ -39,7 +41,7 @@ class Source:
 
         A header is looked for next to the file that includes it, then in `includes`. Headers in angle brackets are the
         compiler's own and do not count, nor do those that it has by the name in quotes, such as "cuda_fp16.h". Raises
-        UserError, with file and line, for a header that is not there.
+        UserError, with file and line, for a header that is not there, unless a file has host code, which may need it.
         """
         found: dict[Path, None] = {}
         _collect(self.path, self.includes, found)
@@ -69,14 +71,22 @@ def code_of(path: Path) -> str:
     return read_text(path)
 
 
-def _collect(path: Path, includes: Sequence[Path], found: dict[Path, None]) -> None:
+def has_host_code(text: str) -> bool:
+    """Whether a CUDA file has a `main` or a launch `<<<...>>>`."""
+    return bool(_HOST_CODE.search(text))
+
+
+def _collect(path: Path, includes: Sequence[Path], found: dict[Path, None], whole: bool = False) -> None:
     if path in found:
         return
     found[path] = None
     text = code_of(path)
+    whole = whole or has_host_code(text)  # then a header may be the host's
     for include in _DIRECTIVE.finditer(text):
         places = [folder / include[1] for folder in (path.parent, *includes)]
         header = next((place for place in places if place.is_file()), None)
+        if header is None and whole:
+            continue
         if header is None and any((folder / include[1]).is_file() for folder in (HOST_HEADERS, EMULATOR_HEADERS)):
             continue
         if header is None:
@@ -85,4 +95,4 @@ def _collect(path: Path, includes: Sequence[Path], found: dict[Path, None]) -> N
             raise UserError(
                 f'{path}:{line}: #include "{include[1]}": there is no such file here{nor}; add it or correct the name'
             )
-        _collect(Path(*header.parts) if ".." not in header.parts else header.resolve(), includes, found)
+        _collect(Path(*header.parts) if ".." not in header.parts else header.resolve(), includes, found, whole)

@@ -32,13 +32,14 @@ class Layouts:
     variables: Mapping[str, np.dtype]
 
 
-def layouts(path: Path, instances: Sequence[str], options: Sequence[Any]) -> Layouts:
-    """The Layouts of a CUDA file that g++ compiles with these `options`. Raises UserError if it does not."""
+def layouts(included: str, instances: Sequence[str], options: Sequence[Any]) -> Layouts:
+    """The Layouts of a CUDA file, which the text `included` includes, that g++ compiles with these `options`. Raises
+    UserError if it does not."""
     lines = [f"auto emulator_signature_{i} = &{name.removesuffix('<>')};\n" for i, name in enumerate(instances)]
     with tempfile.TemporaryDirectory() as folder:
         source, compiled = Path(folder, "layouts.cpp"), Path(folder, "layouts.o")
         # As ordinary variables: pyelftools does not read the places of thread-local ones.
-        text = f'#undef __shared__\n#define __shared__\n#include "{path.name}"\n{"".join(lines)}'
+        text = f"#undef __shared__\n#define __shared__\n{included}{''.join(lines)}"
         text = preprocess(text, options)
         source.write_text(ptx.rewrite(text, own=["<stdin>"]) if ptx.ASM.search(text) else text, encoding="utf-8")
         # With their -O: g++ 15 takes no header that was precompiled with another one.

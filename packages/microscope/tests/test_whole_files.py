@@ -1,0 +1,156 @@
+"""Whole files as courses have them: two commands lead to a trace, the first of which proposes the second."""
+
+import itertools
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from kernelscope import trace
+from kernelscope.cli import main
+from kernelscope.host_code import for_gpu
+
+FOLDER = Path(__file__).with_name("whole")
+#: The launches of each file: function, grid, block, and what some parameters are given.
+LAUNCHED = {
+    "vadd": [("vectorAdd", "196", "256", {"A": "float[50000]:random", "C": "float[50000]", "numElements": "50000"})],
+    "reduction": [
+        ("reduce_sum<float>", "128", "256", {"in": "float[65536]:random", "out": "float[128]", "n": "65536"})
+    ],
+    "matmul": [
+        (
+            "MatrixMulShared",
+            "16x16",
+            "16x16",
+            {"A": "float[65536]:random", "C": "float[65536]", "M": "256", "K": "256"},
+        ),
+        ("MatrixMulNaive", "16x16", "16x16", {"B": "float[65536]:random", "N": "256"}),
+    ],
+    "histogram": [("histo_kernel", "4", "256", {"buffer": "unsigned char[51200]:random", "size": "51200"})],
+    "stencil": [("stencil_1d", "32", "128", {"in": "float[4096]:random", "out": "float[4096]", "n": "4096"})],
+    "guide": [("MatMulKernel", "4x4", "16x16", {"A.width": "64", "B.elements": "float[4096]:random"})],
+    "scan": [
+        ("ops::scan<float, 128, ops::Plus<float>>", "128", "128", {"x": "float[16384]:random", "n": "16384"}),
+        ("addBase<128>", "128", "128", {"sums": "float[128]:random"}),
+    ],
+}
+
+
+def proposed(file, capsys, *options):
+    """The command lines that the first command proposes, and all that it says."""
+    assert main([str(file), *options]) == 2
+    said = capsys.readouterr().err
+    return [shlex.split(line) for line in re.findall(r"^  (kernelscope .*)$", said, re.MULTILINE)], said
+
+
+def options_of(command, name):
+    return [value for option, value in itertools.pairwise(command) if option == f"--{name}"]
+
+
+@pytest.mark.parametrize("name, launched", LAUNCHED.items(), ids=LAUNCHED)
+def test_two_commands_lead_to_a_trace(name, launched, capsys):
+    commands, said = proposed(FOLDER / f"{name}.cu", capsys)
+    assert "code of the host is not run" in said
+    for command, (function, grid, block, some) in zip(commands, launched, strict=True):
+        given = dict(word.split("=", 1) for word in options_of(command, "arg"))
+        assert [options_of(command, each) for each in ("function", "grid", "block")] == [[function], [grid], [block]]
+        assert {key: given[key] for key in some} == some
+        assert main(command[1:]) == 0, capsys.readouterr().out
+        assert "no faults in forward" in capsys.readouterr().out
+
+
+def test_what_differs_from_the_file_is_said(capsys):
+    commands, said = proposed(FOLDER / "reduction.cu", capsys)
+    assert options_of(commands[0], "shared") == ["1024"] and "N 65536 instead of 1048576" in said
+    commands, said = proposed(FOLDER / "histogram.cu", capsys)
+    assert "no constants for them: blocks * 2)" in said
+    commands, said = proposed(FOLDER / "stencil.cu", capsys)
+    assert options_of(commands[0], "variable") == ["c_coef=float[7]:random"]
+    commands, said = proposed(FOLDER / "matmul.cu", capsys, "--function", "MatrixMulNaive")
+    assert [options_of(each, "function") for each in commands] == [["MatrixMulNaive"]]
+
+
+def test_a_proposal_is_an_entry_for_programs(capsys):
+    assert main([str(FOLDER / "vadd.cu"), "--format", "json"]) == 2
+    entry = json.loads(capsys.readouterr().out)["refused"]
+    assert entry["line"] == 42 and entry["file"].endswith("vadd.cu")
+
+
+def test_a_fault_in_a_whole_file_is_at_its_line(tmp_path):
+    text = (FOLDER / "reduction.cu").read_text()
+    barrier = "        __syncthreads();\n"
+    assert text.count(barrier) == 1
+    (tmp_path / "mine.cu").write_text(text.replace(barrier, "\n"))
+    given = {"in": "float[512]:random", "out": "float[1]", "n": 512}
+    report = trace(tmp_path / "mine.cu", "reduce_sum<float>", 1, 256, given, shared=1024)
+    line = next(n for n, line in enumerate(text.splitlines(), 1) if "tid < s" in line)
+    assert {(Path(fault.file).name, fault.line) for fault in report.faults} == {("mine.cu", line)}
+
+
+KERNEL = "__global__ void f(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] = 1; }\n"
+SIZES = {  # what the host has before and in its main, and grid, block and shared memory of the proposal
+    "dim3 grid(4, 2), block(32); f<<<grid, block, 64>>>(x, n);": ("4x2", "32", ["64"]),
+    "dim3 block = dim3(8, 4, 2); f<<<dim3(2), block>>>(x, n);": ("2", "8x4x2", []),
+    "dim3 block{8, 4}; dim3 grid; grid.x = n / block.x; grid.y = 3; f<<<grid, block>>>(x, n);": ("12x3", "8x4", []),
+    "auto t = dim3(16); f<<<{2, 3}, t>>>(x, n);": ("2x3", "16", []),
+    "const int t = 1 << 5; f<<<(n + t - 1) / t, t, 2 * t * sizeof(double)>>>(x, n);": ("3", "32", ["512"]),
+    "int b = (int)ceil((float)n / 64); f<<<b, 64>>>(x, n);": ("2", "64", []),
+    "int b = std::min(div_up(n, 16), 5); f<<<b, 16>>>(x, n);": ("5", "16", []),
+    "f<<<CEIL(n, 10), 10>>>(x, n);": ("10", "10", []),
+    "for (int i = 0; i < 2; i++) { dim3 t(32); f<<<2, t>>>(x, n); }": ("2", "32", []),
+    "launch(x, n, 64);": ("2", "64", []),
+}
+
+
+@pytest.mark.parametrize("body, wanted", SIZES.items())
+def test_sizes_that_are_constants(body, wanted, tmp_path, capsys):
+    host = "#define CEIL(a, b) (((a) + (b) - 1) / (b))\nint div_up(int a, int b) { return (a + b - 1) / b; }\n"
+    host += "void launch(float* y, int m, int t) { f<<<div_up(m, t), t>>>(y, m); }\n" if "launch" in body else ""
+    allocated = "int n = 96; float *x; cudaMalloc(&x, n * sizeof(*x));"
+    (tmp_path / "mine.cu").write_text(f"{KERNEL}{host}int main() {{ {allocated} {body} }}\n")
+    commands, said = proposed(tmp_path / "mine.cu", capsys)
+    found = [options_of(commands[0], name) for name in ("grid", "block", "shared")]
+    assert found == [[wanted[0]], [wanted[1]], wanted[2]], said
+
+
+LEFT = {  # what the host has, and what stays of it
+    "std::string s = \"<<<\"; int counted[4]; static double t;": "",
+    "const std::vector<int> sizes = {1, 2};": "",
+    "const int WIDTH = 4; __device__ int twice() { return 2 * WIDTH; }": "const int WIDTH = 4; __device__",
+    "struct Timer { std::string name; void stop() {} };": "",
+    "struct P { P(int); int x; __device__ int f() { return x; } };": "int x; __device__ int f()",
+    "template <class T> void run(T* x) { f<<<1, 1>>>(x, 1); }": "",
+    "template <class T> __device__ T id(T x) { return x; }": "__device__ T id(T x) { return x; }",
+    "using namespace std; namespace chr = std::chrono;": "",
+    "namespace a { void g() {} __device__ int h() { return 1; } }": "__device__ int h() { return 1; }",
+    "extern \"C\" void g(); extern \"C\" { int k() { return 1; } }": "",
+    "// main() <<<\nint k = 1;": "// main() <<<",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text, stays", LEFT.items())
+def test_what_stays_for_a_gpu(text, stays):
+    kept = for_gpu(f"{text}\nint main() {{}}\n")
+    assert kept.count("\n") == text.count("\n") + 2 and "main() {" not in kept
+    plain = " ".join(kept.split())
+    assert stays in plain if stays else not re.search(r"\w\w", plain.replace('extern "C"', "")), plain
+
+
+def test_a_header_that_was_left_out_is_named(tmp_path, capsys):
+    text = "#include <cub/cub.cuh>\n__global__ void f(int* x) { x[0] = cub::sum(1); }\nint main() { f<<<1, 1>>>(p); }\n"
+    (tmp_path / "mine.cu").write_text(text)
+    assert main([str(tmp_path / "mine.cu"), "--block", "1", "--arg", "x=int[1]"]) == 2
+    said = capsys.readouterr().err
+    assert "mine.cu:2: 'cub' has not been declared" in said and "<cub/cub.cuh>" in said
+
+
+def test_a_missing_argument_has_an_example_of_its_type(tmp_path, capsys):
+    text = "template <typename T> __global__ void f(const T* in, half h, unsigned long long n, float2 v, bool b) {}\n"
+    (tmp_path / "mine.cu").write_text(f"#include <cuda_fp16.h>\n{text}")
+    assert main([str(tmp_path / "mine.cu"), "--function", "f<double>", "--block", "1"]) == 2
+    said = capsys.readouterr().err
+    example = shlex.split(said.partition("for example ")[2])
+    assert example[1::2] == ["in=double[64]:random", "h=half:1", "n=64", "v=float2:1,1", "b=true"]
+    assert main([str(tmp_path / "mine.cu"), "--function", "f<double>", "--block", "1", *example]) == 0
