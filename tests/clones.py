@@ -1,5 +1,7 @@
 """Copies of the repository in which tests run Snakemake as a user would."""
 
+import base64
+import gzip
 import json
 import os
 import re
@@ -14,6 +16,13 @@ from tilewise import ROOT
 
 COPIED = ["CITATION.cff", "Snakefile", "config", "kernels", "packages", "profiles", "report", "slurm", "workflow"]
 COPIED += ["pyproject.toml"]
+
+
+def opened(page):
+    """The text of a page with its packed tables, as they open on demand."""
+    text = page.read_text()
+    packed = re.findall(r'data-table="([^"]+)"', text)
+    return text + "".join(gzip.decompress(base64.b64decode(each)).decode() for each in packed)
 
 
 def package_path(folder):

@@ -130,8 +130,9 @@ def test_the_gpu_packages_leave_pip_nothing_to_try():
     named = [Requirement(line) for lines in extras.values() for line in lines]
     assert [str(each) for each in named if "ctk" in each.extras] == []
     [toolkit] = [each for each in named if each.name == "cuda-toolkit"]
-    assert {"cublas", "cudart", "curand", "nvrtc"} <= toolkit.extras
+    assert {"cudart", "curand", "nvrtc"} <= toolkit.extras
     pinned = {each.name: str(each.specifier) for each in named}
+    assert pinned["nvidia-cublas"].startswith("==13."), "newer than the toolkit's"
     assert pinned["cuda-toolkit"].startswith("==13.0.") and pinned["nvidia-cuda-nvrtc"].startswith("==13.0.")
 
 

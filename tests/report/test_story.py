@@ -92,10 +92,10 @@ def test_a_record_that_contradicts_the_text_is_refused(tmp_path, pages, old, new
 def test_without_the_record_the_story_is_one_line(tmp_path, pages, monkeypatch):
     monkeypatch.setattr(render, "RECORDED", tmp_path)
     text, drawn = render.tell(pages["nvidia-h200"])
+    assert notes.find_notes(text) == [] and drawn is pages["nvidia-h200"]
+    assert "recorded runs, which this copy of the study lacks" in plain(text)
+    (tmp_path / "nvidia-h200").mkdir()
+    text, _ = render.tell(pages["nvidia-h200"])
     [note] = notes.find_notes(text)
-    assert (
-        note.startswith("Page: story.html cannot be made: ")
-        and str(tmp_path / "nvidia-h200") in note
-        and drawn is pages["nvidia-h200"]
-    )
+    assert note.startswith("Page: story.html cannot be made: ") and str(tmp_path / "nvidia-h200") in note
     assert sections.PAGES["story"] in plain(text)

@@ -509,8 +509,11 @@ def _preview(page: Page) -> Figure:
 def tell(page: Page, place: Path = story.NUMBERS) -> tuple[str, Page]:
     """The page of the story, as HTML and with its drawings; it is about the recorded runs alone.
 
-    If the record contradicts it or is missing, a note stands in its place, on `page`.
+    If the record contradicts it or is damaged, a note stands in its place, on `page`; if there is none, a sentence.
     """
+    if not any((RECORDED / name).is_dir() for name in story.runs(place)):
+        words = "The story is about the recorded runs, which this copy of the study lacks (report/recorded)."
+        return page.story(lambda: f"<h1>{sections.PAGES['story']}</h1><p>{words}</p>"), page
 
     def made() -> tuple[str, Page]:
         runs = {name: Page(load_evidence([RECORDED / name])) for name in story.runs(place)}
