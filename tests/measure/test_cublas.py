@@ -140,3 +140,13 @@ def test_bytes_are_multiplied_along_k_after_b_was_turned(played):
         assert (kind, transa, transb, type_a, type_b, type_c) == ("int8", 1, 0, 3, 3, 10)
         assert (pitch_a, pitch_b, pitch_c) == (32, p, m) and (b, c) == (A.data.ptr, C.data.ptr)
         assert how == [72, -1]
+
+
+def test_without_its_package_the_best_algorithm_is_unsupported(played, monkeypatch):
+    monkeypatch.setitem(sys.modules, "nvmath.bindings", None)
+    for name in ("emulation", "cublaslt"):
+        monkeypatch.delitem(sys.modules, f"tilewise.nvidia.{name}", raising=False)
+    with pytest.raises(Exception, match="need the package nvmath-python of requirements/gpu.txt") as raised:
+        importlib.import_module("tilewise.nvidia.cublaslt")
+    assert type(raised.value).__name__ == "Unsupported", "a row that says so, not a worker that ends"
+    sys.modules.pop("tilewise.nvidia.emulation", None)

@@ -8,9 +8,16 @@ from typing import Any
 
 import cupy
 import numpy as np
-from nvmath.bindings import cublasLt as lt
 
 from tilewise.nvidia.cublas import compute_types, turned_bytes
+from tilewise.nvidia.emulation import Unsupported
+
+try:
+    from nvmath.bindings import cublasLt as lt
+except ImportError as error:
+    raise Unsupported(
+        f"cublasLt's algorithms need the package nvmath-python of requirements/gpu.txt: {error}"
+    ) from None
 
 #: Algorithms that are asked for, and the bytes of workspace that they may use.
 PROPOSALS, WORKSPACE_BYTES = 32, 64 << 20
@@ -30,7 +37,7 @@ def best(
     """C = A B by the fastest algorithm as a function of a stream's address, and the name of the algorithm.
 
     The matrices lie row by row, those of a batch one below the other. Of bytes, B is turned before each product, which
-    is part of its time. Raises RuntimeError if cublasLt proposes no algorithm, or none that runs.
+    is part of its time. Raises Unsupported if cublasLt proposes no algorithm, or none that runs.
     """
     kind, compute, scalar_kind, scalar, result = compute_types(dtype)
     handle, operation = lt.create(), lt.matmul_desc_create(compute, scalar_kind)
@@ -51,9 +58,12 @@ def best(
     _set(lt.matmul_preference_set_attribute, preference, wishes.MAX_WORKSPACE_BYTES, np.uint64(WORKSPACE_BYTES))
     _set(lt.matmul_preference_set_attribute, preference, wishes.REDUCTION_SCHEME_MASK, np.uint32(_REDUCTIONS))
     found, count = lt.MatmulHeuristicResult(PROPOSALS), np.zeros(1, np.int32)
-    lt.matmul_algo_get_heuristic(
-        handle, operation, *layouts, layouts[-1], preference, PROPOSALS, found.ptr, count.ctypes.data
-    )
+    try:
+        lt.matmul_algo_get_heuristic(
+            handle, operation, *layouts, layouts[-1], preference, PROPOSALS, found.ptr, count.ctypes.data
+        )
+    except lt.cuBLASLtError as error:
+        raise Unsupported(f"cublasLt proposes no algorithm for this product: {error}") from None
     lt.matmul_preference_destroy(preference)
     space = cupy.empty(WORKSPACE_BYTES, cupy.uint8)
     one, zero = scalar(1), scalar(0)
@@ -79,7 +89,7 @@ def best(
 
 
 def _fastest(candidates: Sequence[Callable[[int], None]]) -> int:
-    """The index of the candidate with the least median time. Raises RuntimeError if none runs."""
+    """The index of the candidate with the least median time. Raises Unsupported if none runs."""
     running = []
     for index, launch in enumerate(candidates):
         try:
@@ -88,7 +98,7 @@ def _fastest(candidates: Sequence[Callable[[int], None]]) -> int:
             continue
         running.append(index)
     if not running:
-        raise RuntimeError("cublasLt has no algorithm for this product")
+        raise Unsupported("cublasLt has no algorithm for this product")
     scratch = cupy.empty(FLUSH_BYTES, cupy.uint8)
     times: dict[int, list[float]] = {index: [] for index in running}
     for turns, most in ((FIRST_TURNS, len(running)), (FURTHER_TURNS, FASTEST)):

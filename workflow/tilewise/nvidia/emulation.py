@@ -22,7 +22,7 @@ _DOUBLES, _ANY_ALGORITHM, _NO_BITS = 1, -1, -1
 
 
 class Unsupported(Exception):
-    """This cuBLAS does not emulate doubles on this GPU."""
+    """This cuBLAS cannot do what a kernel asks of it: emulate doubles, or offer algorithms."""
 
 
 @functools.cache
