@@ -35,7 +35,7 @@ from tilewise.study.device import Device
 from tilewise.study.jobs import Job, Row
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
-from tilewise.study.status import NOT_BUILT, Status
+from tilewise.study.status import ENDS_A_DUEL, NOT_BUILT, Status
 from tilewise.study.sweeps import LARGEST_SIDE
 
 LOG = logging.getLogger(__name__)
@@ -274,7 +274,7 @@ def _one_worker(
             waiting.remove(index)
             yield index, row
             index = min(waiting, default=index)
-            if row["status"] == Status.ERROR:
+            if row["status"] in (ENDS_A_DUEL if how == "duel" else (Status.ERROR,)):
                 return  # what went wrong may have left the worker's device in a bad state
         with contextlib.suppress(subprocess.TimeoutExpired):  # NVBench writes its JSON when all points are through
             worker.wait(timeout=limit)

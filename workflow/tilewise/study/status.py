@@ -22,6 +22,8 @@ class Status(StrEnum):
 
 #: A point that cannot be run, because there is no build of it.
 NOT_BUILT = (Status.COMPILE_ERROR, Status.UNSUPPORTED)
+#: Outcomes of a kernel after which its duel begins anew without it.
+ENDS_A_DUEL = (Status.ERROR, Status.OUT_OF_MEMORY)
 #: Outcomes that another run would repeat; what ended by accident is tried again.
 LASTING = (Status.OK, Status.INCORRECT, Status.INVALID_LAUNCH, Status.COMPILE_ERROR)
 #: Points that went as they should: measured, refused on purpose, or impossible on the device, which the tables say. A

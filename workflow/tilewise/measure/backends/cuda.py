@@ -40,7 +40,7 @@ from tilewise.study import registry, verify
 from tilewise.study.jobs import Job, Row
 from tilewise.study.points import Point
 from tilewise.study.precision import result_of
-from tilewise.study.status import NOT_BUILT, Status
+from tilewise.study.status import ENDS_A_DUEL, NOT_BUILT, Status
 
 #: What the driver answers if it refuses a launch before anything ran.
 REFUSED = (
@@ -218,7 +218,8 @@ class Backend:
 
         Every turn of every job is a state of NVBench. `answer(row, index)` gets the row of a job; without a row, the
         index of the job that comes next, which may take long or end this process. After an error, which may have left
-        the GPU in a bad state, the process ends: its other jobs have to be run again, in another.
+        the GPU in a bad state, or without memory, when the arrays of the case are gone, the process ends: its other
+        jobs have to be run again, in another.
         """
         results, operands, ours = self._samples(), Operands(self.config), uuid()
         settings, look = self.config["duel"], nvml.clock_and_power(ours)
@@ -228,7 +229,7 @@ class Backend:
 
         def guarded(job: Job, run: Callable[[], Row], operands: Operands | None = None) -> Row:
             row = self.guarded(job, run, operands)
-            if row["status"] == Status.ERROR:
+            if row["status"] in ENDS_A_DUEL:
                 answer(row | {"gpu_uuid": ours}, index_of[job.key])
                 os._exit(1)
             return row

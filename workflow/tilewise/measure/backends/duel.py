@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import cupy
 import numpy as np
 from cupy.cuda import runtime
 
@@ -77,9 +78,10 @@ class Case:
     ):
         self.operands, self.settings, self.guarded, self.working = operands, settings, guarded, working
         self.begin, self.turns, self.done = time.monotonic(), 0, False
-        room = max(map(room_of, jobs))
-        self.arenas = Arena(room), Arena(room)
-        self.contenders = [self._verified(job) for job in jobs]
+        self.arenas: list[Arena] = []
+        # The one with the largest workspace comes first: it makes the arenas, or has no memory for them.
+        found = {job.key: self._verified(job) for job in sorted(jobs, key=room_of, reverse=True)}
+        self.contenders = [found[job.key] for job in jobs]
 
     def _verified(self, job: Job) -> Contender:
         """A job whose first product was verified."""
@@ -87,9 +89,16 @@ class Case:
         runs: list[Perturbed] = []
 
         def begin() -> Row:
+            if not self.arenas:
+                self.arenas.append(Arena(room_of(job)))
             launch, row, right, spaces = verified(job, self.operands, self.arenas[0])
+            if len(self.arenas) == 1 and len(self.operands.places) > 1:
+                try:
+                    self.arenas.append(Arena(room_of(job)))
+                except cupy.cuda.memory.OutOfMemoryError:
+                    del self.operands.places[1:]
             if right:
-                runs.append(perturbed(job, launch, self.operands, spaces, self.arenas[1]))
+                runs.append(perturbed(job, launch, self.operands, spaces, self.arenas[-1]))
             return row
 
         row = self.guarded(job, begin, self.operands)
