@@ -223,7 +223,11 @@ def on_numpy(monkeypatch, backend, work, made, peak=100.0):
     device.device.gpu = {"l2_bytes": 100, "memory_bandwidth_gb_s": 1000, "peak_gflops": {"float": peak}}
     device.config = work.config
     module, arrays = (sys.modules[f"tilewise.measure.backends.{name}"] for name in ("cuda", "operands"))
-    monkeypatch.setattr(arrays, "bound", lambda job, A, B, C: (lambda stream: made(A, B, C), {"registers": 7}, []))
+
+    def bound(job, A, B, C, arena=None):
+        return lambda stream: made(A, B, C), {"registers": 7}, []
+
+    monkeypatch.setattr(arrays, "bound", bound)
     monkeypatch.setattr(module, "elapsed", lambda: contextlib.nullcontext([0.5]))
     monkeypatch.setattr(module, "uuid", lambda: "GPU-1")
     return device, module, arrays

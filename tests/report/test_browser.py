@@ -340,9 +340,9 @@ def test_filters_filter(context, tables):
 
 def test_the_largest_table_opens_at_once(context, rendered, record_property):
     """A page of many rows makes only those that are seen."""
-    page = opened(context, rendered.with_name("tables.html"))
+    page = opened(context, rendered.with_name("report.html"))
     assert page.evaluate("document.querySelectorAll('*').length") <= 20_000
-    assert rendered.with_name("tables.html").stat().st_size <= 2_500_000
+    assert rendered.with_name("report.html").stat().st_size <= 2_500_000
     longest = """() => [...document.querySelectorAll('details[data-table]')]
         .sort((a, b) => b.dataset.table.length - a.dataset.table.length)[0].closest('[id]').id"""
     name = page.evaluate(longest).removeprefix("table-")
@@ -360,7 +360,7 @@ def test_the_largest_table_opens_at_once(context, rendered, record_property):
 @pytest.mark.parametrize("name", ["accuracy_gate", "cpu"])
 def test_what_is_packed_is_what_was_measured(context, rendered, name):
     """A table that is opened has the rows of its CSV."""
-    page = opened(context, rendered.with_name("tables.html"))
+    page = opened(context, rendered.with_name("report.html"))
     unfold(page, name)
     shown = int(page.locator(f"#table-{name} .dt-info").inner_text().split()[0].replace(",", ""))
     assert shown == len(pd.read_csv(rendered.parent / f"figures/{name}.csv"))
@@ -385,10 +385,10 @@ def test_every_mark_has_its_claim(context, tables):
     assert page.evaluate(f"{lost}.map(mark => mark.title)") == []
 
 
-def test_points_tell_their_values(context, file):
+def test_points_tell_their_values(context, story):
     """To the pointer and to the arrow keys; for a screen reader the drawing has a title and a description."""
-    page = opened(context, file)
-    figure = page.locator("#figure-climb")
+    page = opened(context, story)
+    figure = page.locator("#figure-climb_of_ladder")
     figure.scroll_into_view_if_needed()
     bar = figure.locator("[data-tip]").first
     words = bar.get_attribute("data-tip")
@@ -408,22 +408,22 @@ def test_points_tell_their_values(context, file):
     assert page.evaluate(f"{silent}.length") == 0
 
 
-def test_a_figure_can_be_taken_away(context, file, tmp_path):
-    page = opened(context, file)
+def test_a_figure_can_be_taken_away(context, story, tmp_path):
+    page = opened(context, story)
     with page.expect_download() as download:
-        page.locator("#figure-climb a[download]").click()
+        page.locator("#figure-climb_of_ladder a[download]").click()
     download.value.save_as(tmp_path / "climb.svg")
     drawing = (tmp_path / "climb.svg").read_text()
     assert drawing.startswith("<svg") and "var(" not in drawing and "</svg>" in drawing
 
 
 @pytest.mark.parametrize("context", ["tablet", "dark phone"], indirect=True)
-def test_figures_follow_the_dark_scheme(context, file):
-    page = opened(context, file)
+def test_figures_follow_the_dark_scheme(context, story):
+    page = opened(context, story)
     paper, ink = page.evaluate(
         "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
     )
-    text = page.locator("#figure-climb svg text").first
+    text = page.locator("#figure-climb_of_ladder svg text").first
     assert text.evaluate("text => getComputedStyle(text).fill") == ink != paper
 
 
@@ -450,12 +450,12 @@ def test_a_table_can_be_taken_away(context, tables, tmp_path):
     assert (tmp_path / "cpu.csv").read_text() == (tables.parent / "figures/cpu.csv").read_text()
 
 
-def test_a_page_that_was_sent_alone_still_gives_its_figures(context, file, tmp_path):
-    shutil.copy(file, tmp_path / "sent.html")
+def test_a_page_that_was_sent_alone_still_gives_its_figures(context, story, tmp_path):
+    shutil.copy(story, tmp_path / "sent.html")
     page = opened(context, tmp_path / "sent.html")
     with page.expect_download() as download:
-        page.locator("#figure-climb a[download]").click()
-    assert download.value.suggested_filename == "climb.svg" and download.value.failure() is None
+        page.locator("#figure-climb_of_ladder a[download]").click()
+    assert download.value.suggested_filename == "climb_of_ladder.svg" and download.value.failure() is None
 
 
 @every_view
