@@ -108,10 +108,22 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
                 LOG.info("%d/%d %s: %s", number, len(asked) - done, names[key], row_summary(row))
         runs = [[rows[key] for key in keys[job.key] if key in rows] for job in jobs]
     found = [median_run(each) for each in runs]
-    timed_s = sum(row.get("timed_s") or 0 for each in runs for row in each)
-    spent = {"wall_s": time.monotonic() - start, "timed_s": timed_s}
-    facts = {"platform": work.device.platform, "task": work.task, "points": len(jobs), "remembered": known} | spent
-    return columns.frame(found, "measurements", work.parameters), columns.frame([facts], "sweep")
+    return _tables(work, found, known, start, sum(row.get("timed_s") or 0 for each in runs for row in each))
+
+
+def _tables(
+    work: Work, rows: Sequence[Row], remembered: int, start: float, timed_s: float
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The tables of a task that began at `start`, `remembered` of whose rows came from the journal."""
+    facts = {
+        "platform": work.device.platform,
+        "task": work.task,
+        "points": len(rows),
+        "remembered": remembered,
+        "wall_s": time.monotonic() - start,
+        "timed_s": timed_s,
+    }
+    return columns.frame(rows, "measurements", work.parameters), columns.frame([facts], "sweep")
 
 
 def measure_in_turns(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -141,23 +153,16 @@ def measure_in_turns(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
         asked = sum(map(len, waiting.values()))
         LOG.info("%d points in %d cases, %d points from the journal", len(keys), len(cases), len(keys) - asked)
         number = 0
-        for how, backends in (("duel", ("cuda",)), ("measure", ("host", "emulator"))):
-            some = [job for key in sorted(waiting) if key[0] in backends for job in waiting[key]]
+        for how, backend in (("duel", "cuda"), ("measure", "host")):
+            some = [job for key in sorted(waiting) if key[0] == backend for job in waiting[key]]
             for key, row in run_jobs(some, work.device, work.config, work.samples, how):
                 remembered.add(keys[key], row)
                 number += 1
                 LOG.info("%d/%d %s: %s", number, asked, names[key], row_summary(row))
         found = [rows[keys[job.key]] if job.key in keys else job.row for job in jobs]
-    spent = {key: rows[keys[members[0].key]].get("duel_s") or 0 for key, members in cases.items()}
-    facts = {
-        "platform": work.device.platform,
-        "task": work.task,
-        "points": len(jobs),
-        "remembered": len(keys) - asked,
-        "wall_s": time.monotonic() - start,
-        "timed_s": sum(spent.values()),
-    }
-    return columns.frame(found, "measurements", work.parameters), columns.frame([facts], "sweep")
+    # A kernel that failed has no time; the others of its case have the time of all.
+    spent = [max(rows[keys[job.key]].get("duel_s") or 0 for job in members) for members in cases.values()]
+    return _tables(work, found, len(keys) - asked, start, sum(spent))
 
 
 def _emulated(job: Job, config: Mapping[str, Any]) -> Job:

@@ -23,7 +23,7 @@ except ImportError as error:
 PROPOSALS, WORKSPACE_BYTES = 32, 64 << 20
 #: All algorithms are timed in so many turns, in random order; the fastest of them in so many more.
 FIRST_TURNS, FASTEST, FURTHER_TURNS = 3, 5, 10
-#: Bytes that are written before each, more than an L2 cache holds, and the pause after it, in times of its own.
+#: Bytes written before each launch, more than an L2 cache holds; the pause after it, as a multiple of its time.
 FLUSH_BYTES, PAUSES = 256 << 20, 3
 #: cublasOperation_t
 _TRANSPOSED = 1

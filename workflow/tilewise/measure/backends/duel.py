@@ -1,12 +1,11 @@
 """Time the kernels of a case in turns: alone, then under load.
 
-A case is a product (element type, shape, batch) with all kernels that are compared on it. What a ratio depends on,
-the card, its temperature and clock, the operands, is the same for all of them, and what changes in the meantime meets
-each of them alike.
+A case is a product (element type, shape, batch) with all kernels that are compared on it. They share the card, its
+temperature and clock, and the operands; a drift of the clock affects all of them alike.
 
-Alone: NVBench times one or a few launches of each kernel in a turn, the L2 cache flushed before each, the order drawn
-anew in each turn, until the ratio of every kernel to the library's is known, or the budget is spent. Under load: each
-runs back to back for a while, in turns, too; a card that reaches its power limit then lowers its clock.
+Alone: in each turn NVBench times one or a few launches of each kernel in random order and flushes the L2 cache before
+each, until the ratio of every kernel to the library is known or the budget is spent. Under load: each kernel runs back
+to back for a while, also in turns; a card that reaches its power limit lowers its clock.
 """
 
 import math
