@@ -75,7 +75,7 @@ class Run:
             self.process = subprocess.Popen(
                 command,
                 cwd=clone,
-                env=cluster.environment | {"PYTHONPATH": package_path(clone)} | environment,
+                env=cluster.environment | {"PYTHONPATH": package_path(clone), "PYTHONFAULTHANDLER": "1"} | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -106,9 +106,16 @@ class Run:
         return mine()
 
     def ends(self, status=0, seconds=1800):
-        """Wait for the end; returns the run if its exit status is the expected one."""
+        """Wait for the end; returns the run if its exit status is the expected one.
+
+        A run that does not end fails with its output and with the place of each of its threads.
+        """
         try:
             assert (self.process.wait(seconds) == 0) == (status == 0), self.output
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)
+            self.process.wait(60)
+            raise AssertionError(self.output) from None
         finally:
             self.stop()
         self.seconds = time.time() - self.began

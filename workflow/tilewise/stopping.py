@@ -38,12 +38,16 @@ def _stop(number: int, frame: Any) -> None:
     """Forward the signal to all running jobs; on a second signal, kill them."""
     first = not _received
     _received.append(number)
-    _end_children(kill=not first)
     if first:
         # The exception may meet Snakemake within a lock of its log, whose thread then never ends.
         timer = threading.Timer(END_S, _exit, [128 + number])
         timer.daemon = True
         timer.start()
+        # While Python itself ends no thread runs, so the system ends a process that hangs there.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(2 * END_S)
+    _end_children(kill=not first)
+    if first:
         raise SystemExit(128 + number)
 
 
@@ -55,6 +59,8 @@ def _end_children(kill: bool) -> None:
 
 def _exit(status: int) -> None:
     """End this process, whatever its threads do."""
-    _end_children(kill=True)
-    print("stopped; the same command continues this run", file=sys.stderr, flush=True)
-    os._exit(status)
+    try:
+        _end_children(kill=True)
+        print("stopped; the same command continues this run", file=sys.stderr, flush=True)
+    finally:
+        os._exit(status)

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kernelscope.cli import option_type
-from kernelscope.files import atomic_path
 from tilewise import RECORDED, UserError
-from tilewise.files import write_csv, write_json
+from tilewise.files import write_csv
 from tilewise.recorded import check, compare, record
 from tilewise.recorded.check import ARCHIVE
 from tilewise.recorded.compare import THRESHOLD, Comparison, Verdict
@@ -36,8 +35,7 @@ def add(commands: Any) -> None:
     comparing.add_argument(
         "--threshold", type=PERCENT, default=THRESHOLD, metavar="PERCENT", help="call smaller differences equal (2%%)"
     )
-    for name, words in (("csv", "one row per point"), ("json", "the whole comparison"), ("svg", "a picture")):
-        comparing.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"write {words} into FILE")
+    comparing.add_argument("--csv", type=Path, metavar="FILE", help="write one row per point into FILE")
     comparing.set_defaults(run=_compare)
     recording = commands.add_parser(
         "record",
@@ -67,11 +65,6 @@ def _compare(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str],
     found = compare.compare(first, second, kernels, options.threshold)
     if options.csv:
         write_csv(found.points, options.csv)
-    if options.json:
-        write_json(_data(found), options.json)
-    if options.svg:
-        with atomic_path(options.svg) as temporary:
-            temporary.write_text(compare.draw(found), encoding="utf-8")
     return list(_lines(found)), 1 if found.is_worse else 0
 
 
@@ -99,19 +92,6 @@ def _record(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str], 
     if (target / ARCHIVE).is_file():
         samples = f"{target / ARCHIVE}: git ignores it; attach it to the release that brings this run"
     return [f"{target}: recorded; see what changed with `git diff`", samples], 0
-
-
-def _data(found: Comparison) -> dict[str, Any]:
-    """A comparison as JSON can hold it."""
-    runs = [
-        {"name": run.name, "platform": run.device.platform, "captured": run.device.captured, "label": run.label}
-        | {"overhead_us": run.overhead_us}
-        for run in (found.first, found.second)
-    ]
-    overhead = {"difference_us": found.overhead.difference_us, "source": found.overhead.source}
-    data = {"runs": runs, "threshold_percent": found.threshold, "overhead": overhead, "counts": found.counts}
-    tables = {name: getattr(found, name).astype(object) for name in ("kernels", "points")}
-    return data | {name: table.where(table.notna(), None).to_dict("records") for name, table in tables.items()}
 
 
 def _lines(found: Comparison) -> Iterable[str]:

@@ -108,6 +108,9 @@ void go_on(std::size_t number)
 }
 
 constexpr unsigned most_looks = 1000;
+// So often the threads that ask ask in vain: fewer times if there are many of them, because each takes most_looks.
+constexpr std::size_t fewest_rounds = 100;
+std::size_t most_rounds() { return std::max(fewest_rounds, most_looks / std::max<std::size_t>(1, asking.size())); }
 constexpr std::size_t most_places = 256;  // at which a loop may look in turn
 // Neighbours have different ones, and so have the begins of arrays: Fibonacci hashing.
 std::size_t place_of(const void* address)
@@ -157,7 +160,7 @@ bool release()
     const auto looks =
         std::find_if(asking.begin(), asking.end(), [](Fiber* f) { return f->asked && f->times == most_looks; });
     if (looks != asking.end()) {
-        if (++in_vain < most_looks) return ready.swap(asking), true;
+        if (++in_vain < most_rounds()) return ready.swap(asking), true;
         current = *looks;
         stop(cluster_blocks == grid_blocks() ? End::never : End::waits,
              reinterpret_cast<std::uintptr_t>(current->pc) - 1, reinterpret_cast<std::uintptr_t>(current->asked));
