@@ -199,6 +199,24 @@ __global__ void wgmma_of_all_warps_faulty(const half* tiles, float* sums)
     WGMMA(PROXY, if (threadIdx.x >= 32), THROUGH)  // FAULT
 }
 
+// Each thread waits for its ticket; one of them does not hand it on.
+#define TICKETS(HANDED_ON)                                                                                             \
+    const int mine = atomicAdd(count, 1);                                                                              \
+    while (atomicAdd(lock, 0) != mine)                                                                                 \
+        ;                                                                                                              \
+    __threadfence();                                                                                                   \
+    found[threadIdx.x] = 1;                                                                                            \
+    __threadfence();                                                                                                   \
+    if (HANDED_ON) atomicAdd(lock, 1);
+__global__ void spin_for_ticket(int* count, int* lock, int* found)
+{
+    TICKETS(true)
+}
+__global__ void spin_for_ticket_faulty(int* count, int* lock, int* found)
+{
+    TICKETS(mine != 5)  // FAULT
+}
+
 // ---- What a CPU computes otherwise ----------------------------------------------------------------------------------
 
 __global__ void least_by_minus_one(int* least, const long long* others, long long* results)

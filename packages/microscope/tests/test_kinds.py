@@ -41,6 +41,7 @@ KINDS |= {
     "exit_before": ("ended", "has ended; a GPU does not wait for it"),
     "wgmma_of_copies": ("asynchrony", "with no fence.proxy.async between"),
     "wgmma_waited_for": ("asynchrony", "a sum of the product (wgmma)"),
+    "spin": ("stopped", "waits here for a change that no thread of the grid makes"),
     "wgmma_of_all_warps": ("divergence", "a product is one operation of the four warps of a group"),
 }
 
