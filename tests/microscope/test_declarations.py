@@ -97,7 +97,7 @@ def test_a_file_of_any_name(tmp_path, capsys, name):
     [
         (b"\x00\xff\xd8binary", "this is not text in UTF-8"),
         (b"// caf\xe9", "this is not text in UTF-8"),
-        (b"", "there is no __global__ function 'mine'; it has none"),
+        (b"", "there is no __global__ function in it"),
         (
             b"__global__ void a(int*); __global__ void b(int*);",
             "there is no __global__ function 'mine'; it has a, b; name",

@@ -101,6 +101,7 @@ SIZES = {  # what the host has before and in its main, and grid, block and share
     "f<<<CEIL(n, 10), 10>>>(x, n);": ("10", "10", []),
     "for (int i = 0; i < 2; i++) { dim3 t(32); f<<<2, t>>>(x, n); }": ("2", "32", []),
     "launch(x, n, 64);": ("2", "64", []),
+    "f << <3, n >> >(x, n);": ("3", "96", []),
 }
 
 
@@ -113,6 +114,56 @@ def test_sizes_that_are_constants(body, wanted, tmp_path, capsys):
     commands, said = proposed(tmp_path / "mine.cu", capsys)
     found = [options_of(commands[0], name) for name in ("grid", "block", "shared")]
     assert found == [[wanted[0]], [wanted[1]], wanted[2]], said
+
+
+SCALED = """#define LENGTH 4194304
+typedef double real;
+const int side = 256;
+__global__ void own(real* x) { if (threadIdx.x < LENGTH) x[threadIdx.x] = 1; }
+__global__ void given(real* x, int n) { if (threadIdx.x < n) x[threadIdx.x] = 1; }
+__global__ void cube(const real* x, int nx, int ny, int nz) {}
+__global__ void inside(real* x) { x[threadIdx.x] = 1; }
+__global__ void alone(void) {}
+int main() {
+    int N = 1 << 24, long_side = 1 << 10;
+    real *a, *b, *c;
+    cudaMalloc(&a, LENGTH * sizeof(real)); cudaMalloc(&b, N * sizeof(b[0]));
+    cudaMalloc(&c, side * side * long_side * sizeof(real)); cudaMalloc(&d, 1 << 10);
+    LAUNCH
+}
+"""
+LAUNCHES = {  # what is launched; the grid and the arguments of the proposal, and words of the message
+    "own<<<4, 64>>>(a);": ("4", ["x=double[4194304]"], "make LENGTH smaller in the file"),
+    "given<<<N / 256, 256>>>(b, N);": ("256", ["x=double[65536]", "n=65536"], "N 65536 instead of 16777216"),
+    "cube<<<side * side * long_side / 256, 256>>>(c, side, side, long_side);": (
+        "128",
+        ["x=double[32768]:random", "nx=32", "ny=32", "nz=32"],
+        "side 32 instead of 256",
+    ),
+    "inside<<<1, 64>>>(d + 8);": ("1", ["x=double[128]"], "the array's begin, which is d + 8"),
+    "given<<<1, 64>>>(e, 20000);": ("1", ["x=double[20000]:random", "n=20000"], "the size of e"),
+    "alone<<<2, 64>>>();": ("2", [], "alone"),
+}
+
+
+@pytest.mark.parametrize("launch, wanted", LAUNCHES.items())
+def test_a_proposal_is_smaller_only_where_its_sizes_still_agree(launch, wanted, tmp_path, capsys):
+    (tmp_path / "mine.cu").write_text(SCALED.replace("LAUNCH", launch))
+    grid, given, words = wanted
+    [command], said = proposed(tmp_path / "mine.cu", capsys)
+    assert (options_of(command, "grid"), options_of(command, "arg")) == ([grid], given) and words in said, said
+
+
+def test_the_second_command_of_a_kernel_without_parameters_traces_it(tmp_path, capsys):
+    (tmp_path / "mine.cu").write_text(SCALED.replace("LAUNCH", "alone<<<2, 64>>>();"))
+    [command], _ = proposed(tmp_path / "mine.cu", capsys)
+    assert main(command[1:]) == 0
+
+
+def test_what_the_host_calls_a_type_is_one(tmp_path, capsys):
+    (tmp_path / "mine.cu").write_text(SCALED.replace("LAUNCH", "inside<<<1, 64>>>(d);"))
+    [command], _ = proposed(tmp_path / "mine.cu", capsys)
+    assert main(command[1:]) == 0, capsys.readouterr().out
 
 
 LEFT = {  # what the host has, and what stays of it

@@ -105,9 +105,10 @@ class Library:
     def _function(self, name: str) -> str:
         if found := find_function(self.declared, name):
             return found
+        if not self.declared:
+            raise UserError(f"{display_path(self.source.path)}: there is no __global__ function in it")
         near = difflib.get_close_matches(name, self.declared, n=1)
-        there = f"there are {', '.join(self.declared)}" if self.declared else "it has none"
-        hint = f"did you mean {near[0]}?" if near else f"{there}; name one by --function"
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(self.declared)}; name one by --function"
         raise UserError(f"{display_path(self.source.path)}: there is no __global__ function '{name}'; {hint}")
 
     def _instance(self, written: str) -> str:

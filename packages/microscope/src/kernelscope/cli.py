@@ -182,7 +182,8 @@ def _proposed(options: argparse.Namespace) -> str:
     if not has_host_code(code_of(options.file)):
         return ""
     source = Source(options.file, includes=tuple(options.include))
-    declared = functions(source)
+    if not (declared := functions(source)):
+        raise UserError(f"{display_path(options.file)}: there is no __global__ function in it")
     name = find_function(declared, (options.function or "").partition("<")[0].strip())
     if options.block and name and not declared[name].parameters:
         return ""

@@ -389,7 +389,7 @@ def scopes(node: Node) -> list[str]:
 def _parameters(node: Node | None) -> tuple[Parameter, ...]:
     """The parameters of a template or of a function's declarator."""
     listed = node.child_by_field_name("parameters") if node else None
-    return tuple(map(_parameter, listed.named_children)) if listed else ()
+    return tuple(_parameter(each) for each in listed.named_children if text_of(each) != "void") if listed else ()
 
 
 def _parameter(node: Node) -> Parameter:

@@ -19,7 +19,7 @@ _WORDS = re.compile(
     rf"\b__(?:launch_bounds|cluster_dims|align|maxnreg)__\s*{_INSIDE}|\b__restrict\b"
     r"|\b__(?:global|device|host|constant|shared|managed|restrict|forceinline|noinline|grid_constant)__"
 )
-_LAUNCH = re.compile(r"<<<([^;]*?)>>>(?=\s*\()", re.DOTALL)
+_LAUNCH = re.compile(r"<<\s*<([^;]*?)>>\s*>(?=\s*\()", re.DOTALL)
 _OF_GPU = re.compile(r"__(?:global|device|constant|managed|shared)__")
 #: CUDA's words before what tree-sitter takes for the begin of a declaration.
 _BEFORE = re.compile(rf"(?:__\w+__(?:\s*{_INSIDE})?\s*)+\Z")
@@ -54,7 +54,13 @@ def readable(text: str) -> str:
 
     plain = _SKIPPED.sub(blank, text).encode("ascii", "replace").decode()
     plain = _WORDS.sub(lambda word: _blank(word[0]), plain)
-    return _LAUNCH.sub(lambda launch: f"(  {launch[1]})  ", plain)
+    return _LAUNCH.sub(
+        lambda launch: (
+            f"({_blank(launch[0][1 : launch.start(1) - launch.start()])}{launch[1]})"
+            f"{_blank(launch[0][launch.end(1) - launch.start() + 1 :])}"
+        ),
+        plain,
+    )
 
 
 def items(text: str) -> list[Item]:

@@ -2,8 +2,9 @@
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from math import ceil, floor, prod, sqrt
 from operator import add, and_, eq, ge, gt, le, lshift, lt, mod, mul, ne, or_, rshift, sub, xor
 from pathlib import Path
@@ -60,7 +61,8 @@ class Array:
 @dataclass(frozen=True)
 class Proposal:
     """A launch as options of the command: function, grid, block, bytes of dynamic shared memory, and arguments in
-    words; `line` is where it stands, `smaller` says what is smaller than there, `unknown` what is a guess."""
+    words; `line` is where it stands, `smaller` says what is smaller than there, `large` that a trace takes long,
+    `unknown` what is a guess."""
 
     function: str
     grid: Dim
@@ -70,6 +72,7 @@ class Proposal:
     variables: Mapping[str, str]
     line: int
     smaller: Mapping[str, tuple[Number, Number]]
+    large: str
     unknown: Sequence[str]
 
     def command(self, file: Path, program: str = "kernelscope") -> str:
@@ -101,6 +104,19 @@ class Host:
         found = [each for item in items(text) if not item.is_gpu for each in nodes_of(item.node, "function_definition")]
         self.functions = {_called(each): each for each in found}
         self.leaves: set[str] = set()
+        self.of_gpu = self._names_of_gpu(item.node for item in items(text) if item.is_gpu)
+
+    def _names_of_gpu(self, nodes: Iterable[Node]) -> set[str]:
+        """The macros and constants of the file that code of the GPU has."""
+        bodies = self.macros | {name: held[0].value for name, held in self.file.names.items()}
+        found: set[str] = set()
+        for node in nodes:
+            heads = nodes_of(node, "parameter_declaration")
+            own = {name_of(each) for p in heads if (each := p.child_by_field_name("declarator"))}
+            found |= set(re.findall(r"[A-Za-z_]\w*", text_of(node))) - own
+        while new := {word for name in found & bodies.keys() for word in re.findall(r"\w+", bodies[name])} - found:
+            found |= new
+        return found & bodies.keys()
 
     def leaf(self, name: str) -> Number | None:
         """The value of a name of `leaves`; None if it differs from place to place."""
@@ -278,8 +294,9 @@ class Host:
         inside = re.sub(r"^sizeof\s*\(?\s*|\s*\)$", "", text_of(node))
         if (size := size_of_type(inside)) is not None:
             return size
-        if inside.startswith("*") and (held := self._definition(inside[1:].strip(), scope, at)):
-            size = size_of_type(held.type.removesuffix("*"))
+        element = re.fullmatch(r"\*\s*(\w+)|(\w+)\s*\[[^\]]*\]", inside)
+        if element and (held := self._definition(element[1] or element[2], scope, at)):
+            size = size_of_type(re.sub(r"(?:\*|\[[^\]]*\])$", "", held.type))
             if size is not None:
                 return size
         if held := self._definition(inside, scope, at):
@@ -356,7 +373,9 @@ class Host:
                     True,
                 )
                 is_managed = "Managed" in function or "Host" in function
-                if is_managed and re.search(rf"{word.pattern}\s*\[[^\]]*\]\s*[^=\s]?=[^=]", self.text):
+                if is_managed and re.search(
+                    rf"(?:{word.pattern}\s*\[[^\]]*\]|\*\s*{word.pattern})\s*[^=\s]?=[^=]", self.text
+                ):
                     holds = "random"
             if function.startswith("cudaMemcpy") and "DeviceToHost" not in arguments[-1]:
                 holds = "random"
@@ -390,7 +409,11 @@ def proposed(source: Source, functions: Mapping[str, Function], structs: Structs
     lines = [f"{display_path(source.path)}:{found[0].line}: code of the host is not run; to trace what it launches:"]
     lines += [f"  {each.command(source.path)}" for each in found]
     if smaller := [f"{name} {here} instead of {there}" for name, (there, here) in found[0].smaller.items()]:
-        lines.append(f"  (smaller than in the file, for a trace of seconds: {', '.join(smaller)})")
+        why = "" if found[0].large else ", for a trace of seconds"
+        lines.append(f"  (smaller than in the file{why}: {', '.join(smaller)})")
+    lines += [f"  ({found[0].large})"] if found[0].large else []
+    if any(value.endswith(":random") for each in found for value in each.arguments.values()):
+        lines.append("  (random: what the host writes into these arrays is not known here)")
     if guesses := dict.fromkeys(guess for each in found for guess in each.unknown):
         lines.append(f"  (guesses, because the file has no constants for them: {', '.join(guesses)})")
     return "\n".join(lines)
@@ -409,49 +432,104 @@ def proposals(source: Source, functions: Mapping[str, Function], structs: Struct
 
 def _small_enough(text: str, functions: Mapping[str, Function], structs: Structs) -> list[Proposal]:
     """The launches of a text. If one has more than MOST threads or elements, the largest of the numbers on which sizes
-    depend are halved, but none on which a block depends."""
+    depend are halved: none on which a block depends or which the kernels' code has, and two at once if an array has as
+    many elements as their product says."""
+    types = _types(text)
+    text = re.sub(r"\w+", lambda word: types.get(word[0], word[0]), text)
     host = Host(text, {})
-    found = _proposals(host, functions, structs)
+    found = _proposals(host, functions, structs, types)
     blocks, there = [each.block for each in found], {name: host.leaf(name) for name in sorted(host.leaves)}
-    here = {name: number for name, number in there.items() if isinstance(number, int)}
+    here = {name: number for name, number in there.items() if isinstance(number, int) and name not in host.of_gpu}
+
+    def halved(measures: int) -> tuple[list[Proposal], dict[str, int]] | None:
+        """The launches, and the numbers, with the first halving that lowers the cost by its first `measures`."""
+        names = sorted((name for name, number in here.items() if number >= 32), key=lambda each: -here[each])
+        alike = [tuple(name for name in names if here[name] == number) for number in set(here.values())]
+        for together in dict.fromkeys([*combinations(names, 1), *alike, *combinations(names, 2)]):
+            smaller = here | {name: here[name] // 2 for name in together}
+            changed = {name: number for name, number in smaller.items() if number != there[name]}
+            tried = _proposals(Host(text, changed), functions, structs, types)
+            is_like = [each.block for each in tried] == blocks and all(map(_has_sizes_of, tried, found))
+            if is_like and _cost(tried)[:measures] < _cost(found)[:measures]:
+                of_file = {name: (there[name] or 0, number) for name, number in changed.items()}
+                return [replace(each, smaller=of_file) for each in tried], smaller
+        return None
+
     while found and max(map(_work, found)) > MOST:
-        for name in sorted(here, key=lambda each: -here[each]):
-            smaller = here | {name: here[name] // 2}
-            if smaller[name] < 16:
-                return found
-            changed = {each: number for each, number in smaller.items() if number != there[each]}
-            tried = _proposals(Host(text, changed), functions, structs)
-            if [each.block for each in tried] == blocks and sum(map(_work, tried)) < sum(map(_work, found)):
-                break
-        else:
-            return found
-        here = smaller
-        found = [replace(each, smaller={name: (there[name] or 0, here[name]) for name in changed}) for each in tried]
+        if not (better := halved(1) or halved(2)):
+            words = "a trace may take minutes"
+            if fixed := sorted(name for name in host.leaves & host.of_gpu if (there[name] or 0) > UNKNOWN):
+                words += f"; for a shorter one make {', '.join(fixed)} smaller in the file, because kernels use them"
+            return [replace(each, large=words) for each in found]
+        found, here = better
     return found
+
+
+def _types(text: str) -> dict[str, str]:
+    """The names that a text gives to types of numbers."""
+    named = re.findall(r"\btypedef\s+([\w ]+?)\s+(\w+)\s*;", text)
+    named += [(held, name) for name, held in re.findall(r"\busing\s+(\w+)\s*=\s*([\w ]+?)\s*;", text)]
+    named += [(body.strip(), name) for name, body in DEFINE.findall(text)]
+    return {name: held for held, name in named if element_type(held) and not element_type(name)}
+
+
+def _numbers(one: Proposal) -> tuple[dict[str, int], dict[str, int]]:
+    """The whole numbers and the elements of the arrays that a launch is given, by parameter."""
+    whole = {name: int(value) for name, value in one.arguments.items() if value.isdigit()}
+    sizes = {name: int(size[1]) for name, value in one.arguments.items() if (size := re.search(r"\[(\d+)\]", value))}
+    return whole, sizes
+
+
+def _has_sizes_of(one: Proposal, other: Proposal) -> bool:
+    """Whether each array whose size is a product of numbers of another launch has that of the same ones in this."""
+    (numbers, sizes), (others, other_sizes) = _numbers(one), _numbers(other)
+    return all(
+        prod(numbers.get(name, 0) for name in names) == sizes.get(array)
+        for count in (1, 2, 3)
+        for names in combinations(others, count)
+        for array, size in other_sizes.items()
+        if prod(others[name] for name in names) == size and 1 not in map(others.get, names)
+    )
 
 
 def _work(one: Proposal) -> int:
     """Threads, or elements of the largest array."""
-    sizes = [int(size) for value in one.arguments.values() for size in re.findall(r"\[(\d+)\]", value)]
-    return max(int(prod(one.grid) * prod(one.block)), *sizes, 0)
+    return max(int(prod(one.grid) * prod(one.block)), *_numbers(one)[1].values(), 0)
 
 
-def _proposals(host: Host, functions: Mapping[str, Function], structs: Structs) -> list[Proposal]:
+def _cost(found: Sequence[Proposal]) -> tuple[int, int]:
+    """The most work of a launch, then that of all: their threads, and the elements of their arrays."""
+    elements = sum(sum(_numbers(each)[1].values()) for each in found)
+    return max(map(_work, found)), elements + sum(int(prod(each.grid) * prod(each.block)) for each in found)
+
+
+def _proposals(
+    host: Host, functions: Mapping[str, Function], structs: Structs, types: Mapping[str, str]
+) -> list[Proposal]:
     found: list[Proposal] = []
     before: list[str] = []
     for call, scope in host.launches():
         called, _, instance = text_of(_function_of(_function_of(call))).partition("<")
         name = find_function(functions, called.split("::")[-1].strip())
         if name:
-            found.append(_proposal(host, call, scope, functions[name], instance.removesuffix(">"), structs, before))
+            instance = instance.removesuffix(">")
+            found.append(_proposal(host, call, scope, functions[name], instance, structs, types, before))
     return found
 
 
 def _proposal(
-    host: Host, call: Node, scope: Scope, function: Function, instance: str, structs: Structs, before: list[str]
+    host: Host,
+    call: Node,
+    scope: Scope,
+    function: Function,
+    instance: str,
+    structs: Structs,
+    types: Mapping[str, str],
+    before: list[str],
 ) -> Proposal:
     """A launch as a Proposal; its arrays are added to those `before`."""
     template = _template(host, scope, function, instance, call.start_byte)
+    words = {**types, **template}
     how = list(map(text_of, _arguments(_function_of(call))))
     unknown: list[str] = []
     arguments: dict[str, str] = {}
@@ -476,14 +554,18 @@ def _proposal(
 
     def give(name: str, parameter: Parameter, text: str) -> None:
         """Add what a parameter, or a field of a struct, is given."""
-        value = example(parameter, template, 1, "")
+        value = example(parameter, words, 1, "")
         if parameter.is_pointer:
             array, width = host.array(text, scope, before), size_of_type(value.partition("[")[0]) or 4
             if not array.bytes:
                 unknown.append(f"the size of {text}")
-            elements = array.bytes // width if array.bytes else max(UNKNOWN**2, int(prod(grid) * prod(block)))
+            elif re.search(r"\w\s*\+|&\s*\w+\s*\[", text):
+                unknown.append(f"the array's begin, which is {text}")
+            numbers = [int(each) for each in arguments.values() if each.isdigit()]
+            least = max(UNKNOWN**2, int(prod(grid) * prod(block)), *(each for each in numbers if each <= 2**24))
+            elements = array.bytes // width if array.bytes else least
             holds = array.holds or ("random" if "const" in parameter.type.split() else "")
-            arguments[name] = example(parameter, template, max(1, elements), holds)
+            arguments[name] = example(parameter, words, max(1, elements), holds)
             before.append(host.origin(text, scope)[0])
         elif value in ("1", "1.0"):
             worth = number(text, float(value) if "." in value else UNKNOWN)
@@ -492,15 +574,19 @@ def _proposal(
             arguments[name] = value
 
     named = function.name + (f"<{', '.join(template.values())}>" if template else "")
+    given: list[tuple[str, Parameter, str]] = []
     for place, (parameter, argument) in enumerate(zip(function.parameters, _arguments(call), strict=False)):
-        if example(parameter, template):
-            give(parameter.name, parameter, text_of(argument))
+        if example(parameter, words):
+            given.append((parameter.name, parameter, text_of(argument)))
         else:
-            for field_name, each in structs(named, place).items():
-                give(f"{parameter.name}.{field_name}", each, f"{text_of(argument)}.{field_name}")
+            fields = structs(named, place).items()
+            given += [(f"{parameter.name}.{name}", each, f"{text_of(argument)}.{name}") for name, each in fields]
+    for name, parameter, text in sorted(given, key=lambda each: each[1].is_pointer):  # arrays may need the numbers
+        give(name, parameter, text)
+    arguments = {name: arguments[name] for name, *_ in given if name in arguments}
     shared = int(number(how[2], 0)) if len(how) > 2 else 0
     line = host.text.count("\n", 0, call.start_byte) + 1
-    return Proposal(named, grid, block, shared, arguments, host.variables(), line, {}, unknown)
+    return Proposal(named, grid, block, shared, arguments, host.variables(), line, {}, "", unknown)
 
 
 def _template(host: Host, scope: Scope, function: Function, written: str, at: int) -> dict[str, str]:

@@ -18,7 +18,7 @@ EMULATOR_HEADERS = EMULATOR / "include"
 #: Stand-ins for headers of the host that a kernel's file may include, and that NVRTC does not have.
 HOST_HEADERS = EMULATOR / "host"
 #: What a file has that is a program of the host, too.
-_HOST_CODE = re.compile(r"^[^/\n\"]*(?:\bmain\s*\(|<<<)", re.MULTILINE)
+_HOST_CODE = re.compile(r"^[^/\n\"]*(?:\bmain\s*\(|<<\s*<)", re.MULTILINE)
 _DIRECTIVE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 

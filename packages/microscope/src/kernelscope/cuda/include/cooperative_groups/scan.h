@@ -1,7 +1,7 @@
 // Sums of the lanes before each lane of a group.
 #pragma once
 
-#include "../cooperative_groups.h"
+#include "reduce.h"
 
 namespace cooperative_groups {
 
