@@ -180,8 +180,10 @@ def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -
     name = find_function(declared, wanted)
     if not name and not options.name and len(declared) == 1:
         [name] = declared
+    if not declared:
+        raise UserError(f"{display_path(path)}: there is no __global__ function in it")
     if not name:
-        hint = f"it has {', '.join(declared)}; name one with --name" if declared else "it has none"
+        hint = f"it has {', '.join(declared)}; name one with --name"
         raise UserError(f"{display_path(path)}: there is no __global__ function '{wanted}'; {hint}")
     known = {*POINT_NAMES, *EMULATED.numbers(), *FUNCTIONS, "dtype", "block_x", "block_y"}
     defaults: dict[str, int] = {}
