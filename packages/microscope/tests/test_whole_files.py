@@ -183,10 +183,21 @@ LEFT = {  # what the host has, and what stays of it
 
 @pytest.mark.parametrize("text, stays", LEFT.items())
 def test_what_stays_for_a_gpu(text, stays):
-    kept = for_gpu(f"{text}\nint main() {{}}\n")
+    [kept] = for_gpu(f"{text}\nint main() {{}}\n")
     assert kept.count("\n") == text.count("\n") + 2 and "main() {" not in kept
     plain = " ".join(kept.split())
     assert stays in plain if stays else not re.search(r"\w\w", plain.replace('extern "C"', "")), plain
+
+
+def test_a_header_keeps_what_the_kernels_of_another_file_use(tmp_path, capsys):
+    header = "const int TILE = 16;\nstruct Matrix { int width; float* data; };\nstruct Log { std::string name; };\n"
+    kernel = "__global__ void f(Matrix m) { if (threadIdx.x < TILE) m.data[threadIdx.x] = m.width; }\n"
+    host = "void print(Log log) {}\nint main() { Matrix m; m.width = 4; cudaMalloc(&m.data, 64); f<<<1, 16>>>(m); }\n"
+    (tmp_path / "common.h").write_text(header)
+    (tmp_path / "mine.cu").write_text(f'#include "common.h"\n{kernel}{host}')
+    [command], _ = proposed(tmp_path / "mine.cu", capsys)
+    assert options_of(command, "arg") == ["m.width=4", "m.data=float[16]"]
+    assert main(command[1:]) == 0, capsys.readouterr()
 
 
 def test_a_header_that_was_left_out_is_named(tmp_path, capsys):

@@ -1,7 +1,7 @@
 """Whole CUDA files: their host code is left out, so that what is left is what a GPU runs."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,8 +73,9 @@ def as_included(source: CudaFile) -> str:
     lines keep their places."""
     if not has_host_code(code_of(source.path)):
         return f'#include "{source.path.name}"\n'
-    known = {path.resolve(): path for path in source.files}
-    return f'{_AS_NVCC}{_inlined(source.path.resolve(), source, known)}\n#line 1 "<stdin>"\n'
+    paths = [path.resolve() for path in source.files]
+    left = dict(zip(paths, for_gpu(*map(code_of, paths)), strict=True))
+    return f'{_AS_NVCC}{_inlined(source.path.resolve(), source, left)}\n#line 1 "<stdin>"\n'
 
 
 def left_out(source: CudaFile) -> list[str]:
@@ -84,11 +85,11 @@ def left_out(source: CudaFile) -> list[str]:
     return sorted({name for name in names if Path(name).name not in beside and not _is_known(name, source.includes)})
 
 
-def _inlined(path: Path, source: CudaFile, left: dict[Path, Path]) -> str:
-    """The text of a file for a GPU, with the files in quotes that it includes first, each once."""
-    left.pop(path, None)
+def _inlined(path: Path, source: CudaFile, left: dict[Path, str]) -> str:
+    """The text of a file for a GPU, with the files in quotes that it includes first, each once; `left` are the texts of
+    those that are not included yet."""
     done = [f'#line 1 "{path}"']
-    for number, line in enumerate(for_gpu(code_of(path)).split("\n"), 1):
+    for number, line in enumerate(left.pop(path).split("\n"), 1):
         header = _INCLUDE.match(line)
         places = [folder / header[1] for folder in (path.parent, *source.includes)] if header else []
         if beside := next((place.resolve() for place in places if place.is_file()), None):
@@ -102,25 +103,35 @@ def _is_known(header: str, includes: Sequence[Path]) -> bool:
     return any((folder / header).is_file() for folder in (HOST_HEADERS, EMULATOR_HEADERS, *includes))
 
 
-def for_gpu(text: str) -> str:
-    """A CUDA file with blanks for functions and variables of the host, and for what only they use."""
-    found = items(text)
-    kept = [item for item in found if item.is_gpu]
-    bodies = dict(DEFINE.findall(text))
-    words = {word for item in kept for word in re.findall(r"\w+", text[item.begin : item.end])}
-    others = {item: _names(item.node) for item in found if not item.is_gpu and _may_be_used(item, text)}
+def for_gpu(*texts: str) -> list[str]:
+    """Texts of CUDA, the files of one program, with blanks for functions and variables of the host, and for what only
+    they use."""
+    found = [(number, item) for number, text in enumerate(texts) for item in items(text)]
+    bodies = {name: body for text in texts for name, body in DEFINE.findall(text)}
+
+    def words_of(some: Iterable[tuple[int, Item]]) -> set[str]:
+        own = (texts[number][item.begin : item.end] for number, item in some)
+        return {word for text in own for word in re.findall(r"\w+", text)}
+
+    kept = [place for place in found if place[1].is_gpu]
+    words = words_of(kept)
+    others = {
+        (number, item): _names(item.node)
+        for number, item in found
+        if not item.is_gpu and _may_be_used(item, texts[number])
+    }
     while True:
-        new = [item for item, names in others.items() if item not in kept and (not names or names & words)]
-        used = {word for item in new for word in re.findall(r"\w+", text[item.begin : item.end])}
-        used |= {word for name in words & bodies.keys() for word in re.findall(r"\w+", bodies[name])}
+        new = [place for place, names in others.items() if place not in kept and (not names or names & words)]
+        used = words_of(new) | {word for name in words & bodies.keys() for word in re.findall(r"\w+", bodies[name])}
         if not new and used <= words:
             break
         kept, words = kept + new, words | used
-    away = [(item.begin, item.end) for item in found if item not in kept]
-    away += [place for item in kept for place in _members_of_host(item.node, text)]
-    for begin, end in away:
-        text = text[:begin] + _blank(text[begin:end]) + text[end:]
-    return text
+    away = [(number, (item.begin, item.end)) for number, item in found if (number, item) not in kept]
+    away += [(number, place) for number, item in kept for place in _members_of_host(item.node, texts[number])]
+    left = list(texts)
+    for number, (begin, end) in away:
+        left[number] = left[number][:begin] + _blank(left[number][begin:end]) + left[number][end:]
+    return left
 
 
 def _blank(text: str) -> str:

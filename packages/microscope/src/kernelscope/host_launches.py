@@ -341,10 +341,9 @@ class Host:
     def origin(self, text: str, scope: Scope) -> tuple[str, Scope]:
         """The name of an array where it is allocated, and the function there."""
         found = re.search(
-            r"[A-Za-z_]\w*(?:(?:\.|->)\w+)*", re.sub(r"^(?:thrust::)?\w*cast(?:<[^>]*>)?|^\([^()]*\*\)", "", text)
+            r"[A-Za-z_]\w*(?:(?:\.|->)\w+(?!\w*\())*", re.sub(r"^(?:thrust::)?\w*cast(?:<[^>]*>)?|^\([^()]*\*\)", "", text)
         )
         name = found[0] if found else ""
-        name = re.sub(r"\.(?:data|begin|get)$", "", name)
         if name in scope.parameters and scope.caller:
             return self.origin(scope.parameters[name], scope.caller)
         return name, scope
