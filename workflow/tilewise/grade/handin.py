@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernelscope.declarations import whole_numbers
+from kernelscope.host_code import for_gpu, items
 from kernelscope.sources import EMULATOR_HEADERS, HOST_HEADERS
 from tilewise import UserError
 
@@ -13,8 +14,6 @@ from tilewise import UserError
 LARGEST = 1 << 20
 _LEXED = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
 _DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:|\?\?=)[ \t]*(\w*)[ \t]*([^\n]*)$", re.MULTILINE)
-_DEVICE = re.compile(r"\b__(?:global|device|constant|shared|managed)__\b")
-_OF_TYPES = re.compile(r"(?:template\s*<[^{;]*?>\s*)?(?:typedef|using|struct|class|enum|union)\b")
 
 
 @dataclass(frozen=True)
@@ -69,12 +68,20 @@ def read_text(path: Path) -> str:
 def copy_device_code(path: Path, root: Path, into: Path) -> None:
     """Write the GPU's part of a file, and of the files that it includes from `root`, into a folder, line by line at the
     same place. Raises UserError for an include of anything outside `root`."""
-    target = into / path.resolve().relative_to(root.resolve())
-    if target.exists():
+    texts: dict[Path, str] = {}
+    _collect(path, root, texts)
+    for name, text in zip(texts, for_gpu(*texts.values()), strict=True):
+        (into / name).parent.mkdir(parents=True, exist_ok=True)
+        (into / name).write_text(text, encoding="utf-8")
+
+
+def _collect(path: Path, root: Path, texts: dict[Path, str]) -> None:
+    """Add a file, without comments and without includes of what is not there, and the files that it includes to
+    `texts`, by their paths in `root`."""
+    place = path.resolve().relative_to(root.resolve())
+    if place in texts:
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text("", encoding="utf-8")  # a file that includes itself
-    text = plain(read_text(path))
+    texts[place] = text = plain(read_text(path))
     for directive in reversed([*_DIRECTIVE.finditer(text)]):
         word, options = directive[1], directive[2].strip()
         if word in ("line", "embed", "import", "ident") or re.match(r"pragma\s+(?!unroll|once)", f"{word} {options}"):
@@ -94,10 +101,10 @@ def copy_device_code(path: Path, root: Path, into: Path) -> None:
         if named and named[2] and header.is_file():
             if not header.resolve().is_relative_to(root.resolve()):
                 raise UserError(f"{path.name}:{line}: #include {options}: it leads out of the hand-in's folder")
-            copy_device_code(header, root, into)
+            _collect(header, root, texts)
         else:
             text = _blank(text, directive.start(), directive.end())
-    target.write_text(without_host_code(text), encoding="utf-8")
+    texts[place] = text
 
 
 def plain(text: str) -> str:
@@ -108,86 +115,6 @@ def plain(text: str) -> str:
 
 def _blank(text: str, start: int, end: int) -> str:
     return text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
-
-
-def items(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
-    """The declarations of a file without comments, each as its begin and end, also those in a namespace or in
-    `extern "C" { }`."""
-    end = len(text) if end is None else end
-    begin, at, depth = start, start, 0
-    hidden = _LEXED.sub(lambda m: "_" * len(m[0]), text)
-    hidden = _DIRECTIVE.sub(lambda m: " " * len(m[0]), hidden)
-    while at < end:
-        sign = hidden[at]
-        if depth == 0 and sign == "{" and re.search(r"(?:\bnamespace\b[^;{}()]*|\bextern\s+_+\s*)$", hidden[begin:at]):
-            close = _closing(hidden, at, end)
-            yield from items(text, at + 1, close)
-            at = begin = close + 1
-            continue
-        depth += (sign in "{([") - (sign in "})]")
-        depth = max(depth, 0)
-        if depth == 0 and sign in ";}":
-            rest = re.match(r"\s*[\w\s,*]*;", hidden[at + 1 : end]) if sign == "}" else None
-            head = hidden[begin:at]
-            if rest and (_OF_TYPES.match(head.strip()) or "=" in head.partition("{")[0]):
-                at += rest.end()
-            yield begin + len(hidden[begin:at]) - len(hidden[begin:at].lstrip()), at + 1
-            begin = at + 1
-        at += 1
-
-
-def _closing(text: str, at: int, end: int) -> int:
-    depth = 0
-    for place in range(at, end):
-        depth += (text[place] == "{") - (text[place] == "}")
-        if depth == 0:
-            return place
-    return end
-
-
-def without_host_code(text: str) -> str:
-    """A source of which only kernels are left, and what they use."""
-    text = re.sub(r"^[ \t]*using\s+(?:namespace\s+)?std\b[^;\n]*;", lambda m: " " * len(m[0]), text, flags=re.MULTILINE)
-    found = [(start, end, text[start:end]) for start, end in items(text)]
-    macros = {m[2].split("(")[0].split()[0]: m[2] for m in _DIRECTIVE.finditer(text) if m[1] == "define" and m[2]}
-    kept = {place for place, (_, _, item) in enumerate(found) if "__global__" in item.partition("{")[0]}
-    if not kept:  # a header: whoever includes it uses it
-        kept = {place for place, (_, _, item) in enumerate(found) if _DEVICE.search(item) or _OF_TYPES.match(item)}
-    while True:
-        reached = "\n".join(found[place][2] for place in kept)
-        words, size = set(re.findall(r"\w+", reached)), 0
-        while size != len(words):
-            size = len(words)
-            words |= {word for name in words & macros.keys() for word in re.findall(r"\w+", macros[name])}
-        more = {
-            place for place, (_, _, item) in enumerate(found) if place not in kept and _is_used(item, words, reached)
-        }
-        if not more:
-            break
-        kept |= more
-    for place, (start, end, _) in enumerate(found):
-        if place not in kept:
-            text = _blank(text, start, end)
-    return text
-
-
-def _is_used(item: str, words: set[str], reached: str) -> bool:
-    head = re.sub(r"__(?:launch_bounds|align|attribute)__\s*\((?:[^()]|\([^()]*\))*\)", " ", item.partition("{")[0])
-    if "__global__" in head:
-        return True
-    if _OF_TYPES.match(item):
-        if re.match(r"enum\b", item):
-            return bool(words & set(re.findall(r"\w+", item)))
-        names = re.findall(r"(?:struct|class|union|using)\s+(?:__align__\s*\([^)]*\)\s*)?(\w+)", head)
-        return bool(words & {*names, *re.findall(r"(\w+)\s*[,;]", item.rpartition("}")[2])})
-    bare = re.sub(r"template\s*<[^{;]*?>\s*", "", head)
-    if (call := re.match(r"[^=]*?\b(\w+)\s*\(", bare)) and "=" not in bare.partition("(")[0]:
-        return bool(re.search(rf"\b{call[1]}\s*(?:<[^;()]*>)?\s*\(", reached)) or (
-            call[1] in words and bool(_DEVICE.search(head))
-        )
-    if not (_DEVICE.search(head) or re.search(r"\bconst(?:expr)?\b", head)):
-        return False
-    return bool(words & set(re.findall(r"(\w+)\s*(?=[\[=;,{(]|$)", bare)))
 
 
 def sizes(text: str) -> tuple[int, ...]:
@@ -229,8 +156,7 @@ def kernels(path: Path) -> list[HandIn]:
             value = whole_numbers([value_text], numbers) if value_text else []
             numbers |= dict.fromkeys([name.strip()], value[0]) if value else {}
     found = []
-    for start, end in items(text):
-        item = text[start:end]
+    for item in (text[each.begin : each.end] for each in items(text) if each.is_gpu):
         head = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", " ", item)
         kernel = re.match(r"(?:[^{;]*?)__global__\s+[\w\s]*?\b(\w+)\s*\(((?:[^()]|\([^()]*\))*)\)\s*\{", head)
         if not kernel:
