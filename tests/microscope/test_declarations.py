@@ -114,6 +114,13 @@ def test_what_is_no_kernel_ends_in_one_message(tmp_path, capsys, content, words)
     assert words in said and "Traceback" not in said
 
 
+def test_a_kernel_that_is_no_product_is_referred_to_the_microscope(tmp_path, capsys):
+    (tmp_path / "mine.cu").write_text("__global__ void mine(float* x, int n) { x[n] = 1; }")
+    assert main(["trace", str(tmp_path / "mine.cu")]) == 2
+    said = capsys.readouterr().err
+    assert f"kernelscope {tmp_path / 'mine.cu'}" in said and "--block" not in said
+
+
 def test_a_name_that_no_compiler_takes(tmp_path, capsys):
     (tmp_path / 'a"b.cu').write_text(f"template <typename T> __global__ void mine{HEAD}\n{BODY}")
     assert main(["trace", str(tmp_path / 'a"b.cu'), "--block", "8x8"]) == 2

@@ -185,6 +185,12 @@ def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -
     if not name:
         hint = f"it has {', '.join(declared)}; name one with --name"
         raise UserError(f"{display_path(path)}: there is no __global__ function '{wanted}'; {hint}")
+    own_count, usual_count = len(declared[name].parameters), len(DEFAULT_ARGUMENTS)
+    if own_count != usual_count and not options.arguments and options.block is None:
+        raise UserError(
+            f"{display_path(path)}: {name} has {own_count} parameters, not the {usual_count} of a product; say by "
+            f"--arguments what it is given, or trace it as any other kernel: kernelscope {display_path(path)}"
+        )
     known = {*POINT_NAMES, *EMULATED.numbers(), *FUNCTIONS, "dtype", "block_x", "block_y"}
     defaults: dict[str, int] = {}
     if options.template is not None:
