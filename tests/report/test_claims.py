@@ -346,7 +346,7 @@ def test_a_claim_has_the_verdict_of_its_least_favourable_case(evidence):
 
 
 def test_the_policy_stands_beside_the_count(evidence):
-    words = render.Page(evidence).section("tables/05-whole.md")
+    words = render.Page(evidence).section("05-whole.md")
     for verdict in (Verdict.DIFFERS, Verdict.AS_GOOD, Verdict.ARITHMETIC):
         assert f"<em>{verdict}</em>" in words
 

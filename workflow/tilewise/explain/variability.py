@@ -42,6 +42,7 @@ def _checks(platform: Platform, points: pd.DataFrame, evidence: Evidence) -> dic
     causes = own["status"].value_counts().drop(Status.OK, errors="ignore")
     found["other points"] = ", ".join(f"{count:,} {status}" for status, count in causes.items()) or "none"
     if platform.has_gpu:
+        own = own[evidence.on_gpu(own["kernel"])]
         found |= _of_runs(own, evidence) | _of_clocks(own[own["sm_clock_mhz"].notna()], platform, evidence)
         found["other users of the GPU at the start"] = "; ".join(platform.device.gpu.get("busy") or []) or "none known"
     known = platform.measurements["alone"].dropna().astype(bool)

@@ -112,7 +112,7 @@ def names_of(folder: Path = FOLDER) -> list[str]:
 def check(kernels: Mapping[str, Kernel], tasks: Collection[str], folder: Path = FOLDER) -> None:
     """Raise UserError, with file and line, if a section is malformed or names what does not exist.
 
-    That is a function, a filter, a task, a table, a figure or a kernel.
+    That is a function, a filter, a test, a task, a table, a figure or a kernel.
     """
     compiler = Language(folder=folder)
     known: dict[str, tuple[str, Iterable[str]]] = {
@@ -126,13 +126,14 @@ def check(kernels: Mapping[str, Kernel], tasks: Collection[str], folder: Path = 
     for name in names_of(folder):
         try:
             tree = compiler.parse(read_text(folder / name), name)
-            named = list(tree.find_all((nodes.Call, nodes.Filter)))  # compiling may change the tree
+            named = list(tree.find_all((nodes.Call, nodes.Filter, nodes.Test)))  # compiling may change the tree
             compiler.compile(tree, name)
         except TemplateSyntaxError as error:
             raise UserError(f"report/sections/{name}:{error.lineno}: {error.message}") from None
         for node in named:
-            if isinstance(node, nodes.Filter):  # of which Jinja2 misses those within an `if`
-                wrong = [("filter", node.name, compiler.filters)]
+            if isinstance(node, nodes.Filter | nodes.Test):  # of which Jinja2 misses those within an `if`
+                kind = ("filter", compiler.filters) if isinstance(node, nodes.Filter) else ("test", compiler.tests)
+                wrong = [(kind[0], node.name, kind[1])]
             elif isinstance(node.node, nodes.Name):
                 first = [each.value for each in node.args[:1] if isinstance(each, nodes.Const)]
                 what, names = known.get(node.node.name, ("", first))
