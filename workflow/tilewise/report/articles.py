@@ -46,7 +46,7 @@ def fill(pages: Mapping[str, Any], article: Path) -> dict[str, Any]:
             known = table[column].dropna()
             if known.empty:
                 raise Untestable(f"no {column} in {name}: {where}")
-            return known.iloc[0]
+            return known.iloc[-1]
 
         functions = Machine(own.evidence, own.evidence.gpus[0]).functions() | {"row": row}
         for name, expression in expressions.items():

@@ -32,14 +32,13 @@ def _of_evidence(module: ModuleType, name: str) -> Callable[[Any], pd.DataFrame]
 #: Functions of these names make a table of the evidence alone.
 _OF_EVIDENCE = {
     by_size: ("at_every_size", "size_ranges"),
-    climb: ("tile_counts",),
     duels: ("duels",),
     languages: ("by_language",),
     grades: ("spread_of_exponents",),
     profiles: ("profiled",),
     provenance: ("cards", "durations", "failures", "not_emulated", "provenance", "verification"),
     variability: ("cards_differ", "checks"),
-    sizes: ("beyond_naive", "probes"),
+    sizes: ("probes",),
     tables: ("occupancy",),
     traffic: ("agreement", "cache_lines", "faults", "traffic"),
     tuned: ("tuning", "variants"),
@@ -57,6 +56,7 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
     "ladder": lambda page: page.ladder[page.ladder["speedup_over_naive"].notna()],
     "limited_by": lambda page: bottleneck.limits(page.evidence),
     "naive_blocks": lambda page: timings.largest_square(climb.climb(page.evidence, "task1a")),
+    "tile_counts": lambda page: timings.largest_square(climb.climb(page.evidence, "task3")),
     "pairs": lambda page: provenance.pairs(page.compared, page.both),
     "platforms": lambda page: page.compared[page.compared["changed"]],
     "rungs": lambda page: page.rungs(),
