@@ -216,7 +216,7 @@ def _fail(*_, **__):
             "05-whole.md",
             "Best choices.",
         ),
-        (provenance, "verification", "Table: Verified points", "06-reading.md", "Provenance."),
+        (provenance, "cards", "Table: Cards of one model", "06-reading.md", "Provenance."),
         (variability, "checks", "Table: Checks", "06-reading.md", "Provenance."),
     ],
 )

@@ -182,16 +182,12 @@ def test_a_line_that_is_not_in_the_file(kernels):
         drawings.excerpt(kernels["naive"], "nothing of the kind")
 
 
-def test_a_long_table_is_folded_to_the_best_and_the_baseline(tmp_path):
+def test_a_long_table_is_folded_to_its_first_rows(tmp_path):
     evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
     table = tables.task("ladder_float", evidence)
-    kept = table[markup.is_key_row(table)]
-    assert len(table) > markup.MOST_ROWS >= len(kept) > 1
-    alone = kept.groupby(["kernel", "dtype", "n", "p", "m"])["kernel"].transform("size") == 1  # its own best
-    assert (kept["best"].fillna(False) | kept["anchor"] | alone).all() and kept["anchor"].any()
     page = markup.table_html(table, "sweep", "<b>The ladder.</b> All.", evidence, name="ladder")
     brief, whole = page.split("<details")
-    assert brief.count("<tr") - 2 == len(kept) and len(unpacked(whole)["rows"]) == len(table)
+    assert brief.count("<tr") - 2 == markup.MOST_ROWS < len(table) == len(unpacked(whole)["rows"])
 
 
 def test_a_kernel_has_a_colour_and_marker_of_its_own(tmp_path):

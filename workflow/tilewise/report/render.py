@@ -25,7 +25,7 @@ from kernelscope.files import atomic_path
 from kernelscope.yaml_input import read_yaml
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import Evidence, Platform, load_evidence
-from tilewise.explain import climb, provenance, quantities, timings
+from tilewise.explain import climb, quantities, timings
 from tilewise.explain.tiling import tiling
 from tilewise.files import write_json
 from tilewise.report import articles, beside, claims, figures, headings, headlines, markup, notes, sections, tables
@@ -177,18 +177,23 @@ class Page:
 
     def verdicts_on(self, *names: str) -> Markup:
         """The verdicts on some claims, on the first machine with times."""
-        platform = self.evidence.readers[0].name
-        own = self.verdicts[self.verdicts["platform"] == platform]
-        return self._piece("Claims", lambda: markup.verdicts_html(own, names))
+
+        def made() -> str:
+            found = self.frame("claims")
+            return markup.verdicts_html(found[found["platform"] == self.evidence.readers[0].name], names)
+
+        return self._piece("Claims", made)
 
     def claims(self) -> Markup:
         """The verdicts on the published claims: marks, and a table of all."""
-        number = self._numbers["Table"]
-        return self._piece("Table: Claims", lambda: markup.claims_html(self.verdicts, self.evidence, next(number)))
+        return self._piece(
+            "Table: Claims",
+            lambda: markup.claims_html(self.frame("claims"), self.evidence, next(self._numbers["Table"])),
+        )
 
     def tiles(self, name: str, idea: str = "", title: str = "") -> Markup:
         """What is new in a kernel at the product at which it is fastest, beside the lines that begin with `idea`."""
-        timed = timings.timed_rows(self.ladder).sort_values("gflops")
+        timed = timings.timed_rows(self.frame("ladder")).sort_values("gflops")
         own = timed[timed["kernel"] == name]
         if own.empty:
             return Markup("")
@@ -228,21 +233,6 @@ class Page:
         return [name for name in _unnamed(figures.OVERVIEW) if name not in ("climb", "last_rungs")]
 
     # ---- What they are made of ---------------------------------------------------------------------------------------
-
-    @property
-    def ladder(self) -> pd.DataFrame:
-        """The best of every kernel for every product."""
-        return self._once("ladder", lambda: tables.ladder(self.evidence))
-
-    @property
-    def verdicts(self) -> pd.DataFrame:
-        """The verdicts on all claims."""
-        return self._once("verdicts", lambda: claims.verdicts(claims.load(), self.evidence))
-
-    @property
-    def compared(self) -> pd.DataFrame:
-        """The points that two machines have measured."""
-        return self._once("compared", lambda: provenance.platforms(self.both))
 
     def rungs(self, task: str = climb.CLIMB) -> pd.DataFrame:
         """The rungs of a ladder at its largest product."""

@@ -8,13 +8,11 @@ import pandas as pd
 
 from tilewise.explain import (
     accuracy,
-    bottleneck,
     by_size,
     climb,
     duels,
     grades,
     languages,
-    profiles,
     provenance,
     sizes,
     timings,
@@ -25,43 +23,36 @@ from tilewise.explain import (
 from tilewise.report import tables
 
 
-def _of_evidence(module: ModuleType, name: str) -> Callable[[Any], pd.DataFrame]:
+def _of(module: ModuleType, name: str) -> Callable[[Any], pd.DataFrame]:
     return lambda page: getattr(module, name)(page.evidence)
 
 
-#: Functions of these names make a table of the evidence alone.
+#: Functions of these names make a table of the evidence alone; so do those of tables.OVERVIEW.
 _OF_EVIDENCE = {
     by_size: ("at_every_size", "size_ranges"),
     duels: ("duels",),
     languages: ("by_language",),
     grades: ("spread_of_exponents",),
-    profiles: ("profiled",),
-    provenance: ("cards", "durations", "failures", "not_emulated", "provenance", "verification"),
+    provenance: ("cards", "not_emulated"),
     variability: ("cards_differ", "checks"),
     sizes: ("probes",),
-    tables: ("occupancy",),
-    traffic: ("agreement", "cache_lines", "faults", "traffic"),
+    traffic: ("agreement", "faults"),
     tuned: ("tuning", "variants"),
 }
-#: The tables beside those of tasks, by the name that sections use: what is made from the evidence alone, and the rest.
+#: The tables beside those of tasks, by the name that sections use.
 TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
-    **{name: _of_evidence(module, name) for module, names in _OF_EVIDENCE.items() for name in names},
-    "best_of_each": lambda page: page.ladder,
-    "by_card": lambda page: provenance.by_card(page.evidence.gpus),
-    "choices": lambda page: tables.choices(page.evidence, *page.tasks),
-    "counted": lambda page: traffic.counted_against_hardware(page.evidence).query("counted != hardware"),
+    **{name: lambda page, make=make: make(page.evidence) for name, make in tables.OVERVIEW.items()},
+    **{name: _of(module, name) for module, names in _OF_EVIDENCE.items() for name in names},
+    "counted": lambda page: page.frame("counted_against_hardware").query("counted != hardware"),
     "gate": lambda page: accuracy.gate(tables.accuracy(page.evidence)),
-    "grades": lambda page: grades.grades(page.evidence, page.ladder),
     "instructions": lambda page: climb.loops(page.evidence),
-    "ladder": lambda page: page.ladder[page.ladder["speedup_over_naive"].notna()],
-    "limited_by": lambda page: bottleneck.limits(page.evidence),
     "naive_blocks": lambda page: timings.largest_square(climb.climb(page.evidence, "task1a")),
     "tile_counts": lambda page: timings.largest_square(climb.climb(page.evidence, "task3")),
-    "pairs": lambda page: provenance.pairs(page.compared, page.both),
-    "platforms": lambda page: page.compared[page.compared["changed"]],
+    "compared": lambda page: provenance.platforms(page.both),
+    "pairs": lambda page: provenance.pairs(page.frame("compared"), page.both),
+    "platforms": lambda page: page.frame("compared").query("changed"),
     "rungs": lambda page: page.rungs(),
     "rungs_double": lambda page: page.rungs("ladder_double"),
-    "verdicts": lambda page: page.verdicts,
 }
 #: The figures beside those of tasks and of the whole study: for each the arguments of `figures.draw`. Nothing here
 #: draws, because a run needs their names at its start.
