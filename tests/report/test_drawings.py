@@ -16,10 +16,10 @@ from prose import unpacked
 from tilewise.evidence import load_evidence
 from tilewise.explain import climb
 from tilewise.explain.tiling import tiling
-from tilewise.report import charts, drawings, figure_rows, figures, markup, specs, story, tables
+from tilewise.report import articles, charts, drawings, figure_rows, figures, markup, specs, tables
 from tilewise.study.points import point
 
-IDEAS = dict(re.findall(r'{{ tiles\("(\w+)",\s*"(.*?)",', story.TEXT.read_text()))
+IDEAS = dict(re.findall(r'{{ tiles\("(\w+)",\s*"(.*?)",', articles.STORY.read_text()))
 CASES = {
     "naive": ({"block_x": 64, "block_y": 16}, (16, 64), (1, 32), (1, 1), None),
     "tiled": ({"tile": 16}, (16, 16), (2, 16), (1, 1), 16),

@@ -155,15 +155,18 @@ def test_table_2_matches_blocks(gpu):
 
 
 def test_table_3(gpu, emulator):
-    table = tables.task("task1c", gpu).set_index("quantity")
-    assert table["published"]["largest n in theory"] == 31020
-    assert table["published"]["largest n allocated"] == 30536
-    assert table["published"]["share of the theory, %"] == pytest.approx(98.44, abs=0.005)
-    assert table["published"]["naive at n = 30,536: rate, GFLOP/s"] == pytest.approx(2e-6 * 30536**3 / 121486.5)
+    """The probe of the invented card, and that of the emulated device."""
+    [row] = tables.task("task1c", gpu).to_dict("records")
+    assert row["allocatable_n"] == row["theoretical_n"] - 40 and row["gflops"] == pytest.approx(6000, rel=0.01)
+    assert pd.isna(row["published_ms"]), "the source has no time at this n"
+    facts = gpu.facts["maximum_size"].assign(timed_n=30536)
+    [row] = tables.task("task1c", dataclasses.replace(gpu, facts=gpu.facts | {"maximum_size": facts})).to_dict(
+        "records"
+    )
+    assert row["published_ms"] == 121486.5
     here = tables.task("task1c", emulator)
-    here = here[here["platform"] == "emulator"].set_index("quantity")
-    assert pd.isna(here["measured"]["naive at n = 128: time, ms"]), "the emulator does not time anything"
-    assert here["measured"]["largest n allocated"] == 128
+    [row] = here[here["platform"] == "emulator"].to_dict("records")
+    assert pd.isna(row["time_ms"]) and row["allocatable_n"] == 128, "the emulator does not time anything"
 
 
 def test_table_5(gpu):
@@ -345,7 +348,7 @@ def test_scattered_and_refused_points_are_marked(emulator):
 
 
 def test_overview_figures(emulator):
-    words = {"peak": "cublas", "speedup": "times faster than naive", "roofline": "vector peak"}
+    words = {"peak": "cublas", "speedup": "times as fast as naive", "roofline": "vector peak"}
     words |= {"cache_lines": "lines into the first cache", "rungs": "ceiling of its instructions"}
     words |= {"instructions": "on the CUDA cores", "past_the_peak": "peak of the float units"}
     words |= {"accuracy_and_rate": "faster to the right", "climb": "cuBLAS", "last_rungs": "TFLOP/s"}

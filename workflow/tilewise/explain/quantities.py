@@ -99,8 +99,8 @@ class Choice:
 
 
 #: The functions of Machine that expressions and sections may call.
-QUERIES = "time rate best worst pair wrong gate traffic counted loop energy maximum call launch roof held".split()
-QUERIES += "chosen_tile limit bandwidth not_here".split()
+QUERIES = "time rate best worst pair wrong gate traffic counted loop energy maximum call share_of_call".split()
+QUERIES += "launch roof held chosen_tile limit bandwidth not_here".split()
 
 
 class Machine:
@@ -193,6 +193,15 @@ class Machine:
         if calls["ms"].isna().all():
             raise Untestable("no whole call was timed")
         return Spread(calls["ms"].median(), calls["ms"].min(), calls["ms"].max())
+
+    def share_of_call(self, kernel, position, steps):
+        """Some steps of whole calls as a share of them: median and range of the repeats, each with its own steps."""
+        calls = _fitting(self.facts["cold_start"], {"kernel": kernel, "position": position}).dropna(subset="ms")
+        each = calls.pivot_table(index="repeat", columns="step", values="ms")
+        if not {*steps, "total"} <= set(each):
+            raise Untestable("no whole call was timed")
+        shares = each[steps].sum(axis=1) / each["total"]
+        return Spread(shares.median(), shares.min(), shares.max())
 
     def launch(self, column, **where):
         """A column of the tried launches, such as outcome or error."""
