@@ -1,6 +1,6 @@
-"""Queries for claims and prose. Results are intervals spanning the repeated runs.
+"""Queries for claims and articles. Results are intervals spanning the repeated runs.
 
-The functions of `Machine` are the one query language, for the expressions of report/claims.yaml and for the sections. A
+The functions of `Machine` are the one query language, for the expressions of report/claims.yaml and of articles. A
 measured quantity is an interval, the range of the runs of its points, and arithmetic works on intervals.
 """
 
@@ -98,7 +98,7 @@ class Choice:
         return [self.value, *self.among]
 
 
-#: The functions of Machine that expressions and sections may call.
+#: The functions of Machine that expressions may call.
 QUERIES = "time rate best worst pair wrong gate traffic counted loop energy maximum call share_of_call".split()
 QUERIES += "launch roof held chosen_tile limit bandwidth not_here".split()
 
