@@ -34,10 +34,6 @@ ACCESSES = [
     *("matrix_loads", "shared_stores", "async_copies", "global_stores"),
 ]
 
-
-#: A multiprocessor's pipe to shared memory and the caches keeps up with so many requests, or passes, while its four
-#: schedulers issue 100 instructions.
-FREE = 25
 #: The roof of shared memory: 10^9 passes per second.
 SHARED_PASSES = ("shared_wavefronts_16_bytes", "float")
 
