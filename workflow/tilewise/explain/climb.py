@@ -176,11 +176,6 @@ def rungs(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True) if found else _beside_bounds(_beside_steps(square.head(0)), evidence)
 
 
-def same_ladder(rungs: pd.DataFrame, this: pd.Series) -> pd.DataFrame:
-    """The rungs of the GPU and the element type of one of them."""
-    return rungs[(rungs["platform"] == this["platform"]) & (rungs["dtype"] == this["dtype"])]
-
-
 def _beside_bounds(rungs: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Adds bound_gflops, bound_by, bound_gain, top_wait and top_wait_each to the rungs of a platform and type."""
     rows = [_bound(row, evidence) + _top_wait(row) for row in rungs.to_dict("records")]

@@ -14,7 +14,6 @@ import pandas as pd
 
 from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT, UserError
-from tilewise.explain.climb import same_ladder
 from tilewise.explain.number_format import rounded
 from tilewise.explain.quantities import Choice, Machine, Spread, Untestable
 from tilewise.report.sections import percent, times
@@ -93,7 +92,8 @@ def _rate(rungs: pd.DataFrame, this: pd.Series) -> str:
     if this["before"] and this["as_fast"]:
         words += f", as fast as `{this['before']}`: their runs overlap"
     elif this["before"]:
-        before = same_ladder(rungs, this).set_index("kernel", drop=False).loc[this["before"]]
+        same = (rungs[["platform", "dtype"]] == this[["platform", "dtype"]]).all(axis=1)
+        before = rungs[same & (rungs["kernel"] == this["before"])].iloc[0]
         block = f" with blocks of {before['choice']}" if "×" in before["choice"] else ""
         words += f", {times(this['gain'])} the rate of `{before['kernel']}`{block}"
     if pd.notna(this["percent_of_anchor"]):

@@ -6,7 +6,7 @@
 import math
 import re
 import traceback
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,8 @@ def number_of(count: int, noun: str) -> Markup:
 
 
 _COUNTS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+#: What is named in a section: what it is, the name, and all names of its kind.
+_Named = tuple[str, str, Collection[str]]
 #: What a template may put behind a `|`, beside Jinja's own.
 FILTERS = (number_of, percent, times, whole)
 
@@ -115,7 +117,7 @@ def check(kernels: Mapping[str, Kernel], tasks: Collection[str], folder: Path = 
     That is a function, a filter, a test, a task, a table, a figure or a kernel.
     """
     compiler = Language(folder=folder)
-    known: dict[str, tuple[str, Iterable[str]]] = {
+    known: dict[str, tuple[str, Collection[str]]] = {
         "beside": ("task", tasks),
         "facts": ("task", tasks),
         "figure": ("figure", {*tasks, *SPECS["study"], *FIGURES}),
@@ -131,16 +133,21 @@ def check(kernels: Mapping[str, Kernel], tasks: Collection[str], folder: Path = 
         except TemplateSyntaxError as error:
             raise UserError(f"report/sections/{name}:{error.lineno}: {error.message}") from None
         for node in named:
-            if isinstance(node, nodes.Filter | nodes.Test):  # of which Jinja2 misses those within an `if`
-                kind = ("filter", compiler.filters) if isinstance(node, nodes.Filter) else ("test", compiler.tests)
-                wrong = [(kind[0], node.name, kind[1])]
-            elif isinstance(node.node, nodes.Name):
-                first = [each.value for each in node.args[:1] if isinstance(each, nodes.Const)]
-                what, names = known.get(node.node.name, ("", first))
-                wrong = [("function", node.node.name, NAMES), *((what, each, names) for each in first)]
-            else:
-                continue
-            for what, word, names in wrong:
+            for what, word, names in _named(node, compiler, known):
                 if word not in names:
                     remedy = suggest_name(word, sorted(names))
                     raise UserError(f"report/sections/{name}:{node.lineno}: there is no {what} '{word}'; {remedy}")
+
+
+def _named(node: nodes.Node, compiler: Language, known: Mapping[str, tuple[str, Collection[str]]]) -> Iterator[_Named]:
+    """What a node of a section names: what it is, the name, and all names of its kind."""
+    if isinstance(node, nodes.Filter):  # of which Jinja2 misses those within an `if`
+        yield "filter", node.name, compiler.filters
+    if isinstance(node, nodes.Test):
+        yield "test", node.name, compiler.tests
+    if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name):
+        yield "function", node.node.name, NAMES
+        what, names = known.get(node.node.name, ("", None))
+        for each in node.args[:1]:
+            if names is not None and isinstance(each, nodes.Const):
+                yield what, each.value, names

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from tilewise.evidence import Evidence
 from tilewise.explain import (
     accuracy,
     by_size,
@@ -21,6 +22,10 @@ from tilewise.explain import (
     variability,
 )
 from tilewise.report import tables
+
+
+def _made_by(make: Callable[[Evidence], pd.DataFrame]) -> Callable[[Any], pd.DataFrame]:
+    return lambda page: make(page.evidence)
 
 
 def _of(module: ModuleType, name: str) -> Callable[[Any], pd.DataFrame]:
@@ -41,7 +46,7 @@ _OF_EVIDENCE = {
 }
 #: The tables beside those of tasks, by the name that sections use.
 TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
-    **{name: lambda page, make=make: make(page.evidence) for name, make in tables.OVERVIEW.items()},
+    **{name: _made_by(make) for name, make in tables.OVERVIEW.items()},
     **{name: _of(module, name) for module, names in _OF_EVIDENCE.items() for name in names},
     "counted": lambda page: page.frame("counted_against_hardware").query("counted != hardware"),
     "gate": lambda page: accuracy.gate(tables.accuracy(page.evidence)),
