@@ -13,8 +13,8 @@
 # %% [markdown]
 # # The study as a notebook
 #
-# `results/report.html` is made from `report/sections`: Markdown with tables and figures. Here are the same evidence, the
-# same tables and the same figures, to take apart. Without results of your own, they are recorded ones.
+# `results/report.html` is made from `report/sections`: Markdown with tables and figures. Here are the same evidence,
+# the same tables and the same figures, to take apart. Without results of your own, they are recorded ones.
 
 # %% tags=["parameters"]
 folders = None  # the folders of this run's platforms; None: all in results/
@@ -65,8 +65,8 @@ report.rungs()[["kernel", "gflops", "gain", "percent_of_anchor", "percent_of_cei
 # %% [markdown]
 # ## Single numbers
 #
-# Claims and articles get their numbers from a machine's functions, and so can you: each is an interval, the range of its
-# runs. `python -m tilewise.study.columns` lists all columns.
+# Claims and articles get their numbers from a machine's functions, and so can you: each is an interval, the range of
+# its runs. `python -m tilewise.study.columns` lists all columns.
 
 # %%
 for gpu in evidence.gpus:
