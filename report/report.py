@@ -13,18 +13,18 @@
 # %% [markdown]
 # # The study as a notebook
 #
-# `results/report.html` and `assignment.html` are made from `report/sections`: Markdown with numbers. Here are the same
-# evidence, the same tables and the same figures, to take apart. Without results of your own, they are recorded ones.
+# `results/report.html` is made from `report/sections`: Markdown with tables and figures. Here are the same evidence,
+# the same tables and the same figures, to take apart. Without results of your own, they are recorded ones.
 
 # %% tags=["parameters"]
 folders = None  # the folders of this run's platforms; None: all in results/
 recorded = None  # the folder of the recorded runs; None: report/recorded
 
 # %%
-import pandas as pd
 from IPython.display import HTML, display
 
 from tilewise import RECORDED, exit_on_user_error
+from tilewise.explain.quantities import Machine
 from tilewise.report import figures, render, sections, tables
 
 with exit_on_user_error():
@@ -38,12 +38,6 @@ HTML(f"<style>{render.TEMPLATE.with_name('style.css').read_text(encoding='utf-8'
 # %%
 for name in sections.names_of():
     display(HTML(report.section(name)))
-
-# %% [markdown]
-# A sentence is left out if one of its numbers is not known here, or if what it says is not so:
-
-# %%
-pd.DataFrame(report.left_out, columns=["place", "reason"])
 
 # %% [markdown]
 # ## Tables and figures
@@ -71,12 +65,14 @@ report.rungs()[["kernel", "gflops", "gain", "percent_of_anchor", "percent_of_cei
 # %% [markdown]
 # ## Single numbers
 #
-# Sections ask a machine for numbers by functions, and so can you. `python -m tilewise.study.columns` lists all columns.
+# Claims and articles get their numbers from a machine's functions, and so can you: each is an interval, the range of
+# its runs. `python -m tilewise.study.columns` lists all columns.
 
 # %%
-for gpu in report.gpus():
-    naive, tiled = (gpu.time(kernel=name, dtype="float", cube=4096) for name in ("naive", "tiled"))
-    print(f"{gpu}: {naive / tiled:.2f} times as fast with tiles")
+for gpu in evidence.gpus:
+    machine = Machine(evidence, gpu)
+    naive, tiled = (machine.time(kernel=name, dtype="float", cube=4096) for name in ("naive", "tiled"))
+    print(f"{gpu.label}: {(naive / tiled).value:.2f} times as fast with tiles")
 
 # %% [markdown]
 # ## Rows

@@ -92,7 +92,7 @@ EDITS = {
     "a kernel": ("kernels/own.cu", "// kernel:", "// the kernel:"),
     "a fault": ("kernels/own.cu", ",right,", ",incorrect,"),
     "a header": ("kernels/own.cuh", "// header", "// the header"),
-    "a section": ("report/sections/tables/01-threads.md", "## ", "{# edited #}## "),
+    "a section": ("report/sections/01-threads.md", "## ", "{# edited #}## "),
     "an upgrade": ("workflow/tilewise/explain/number_format.py", "digits", "figures"),
     "a claim": ("report/claims.yaml", "# The claims", "# All claims"),
 }

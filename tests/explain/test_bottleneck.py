@@ -9,7 +9,7 @@ import synthetic
 from tilewise import RECORDED
 from tilewise.evidence import load_evidence, load_platform
 from tilewise.explain import bottleneck, profiles
-from tilewise.explain.bottleneck import LATENCY, Demand, Roofs, bytes_per_multiply_add, limiting_resource, shares
+from tilewise.explain.bottleneck import LATENCY, bytes_per_multiply_add, limiting_resource, roofs, shares
 from tilewise.study import points, registry
 
 #: A chip with round numbers: 100 multiprocessors at 1000 MHz make 100 wavefronts, 400 instructions, all 10^9 a second.
@@ -20,44 +20,38 @@ MEASURED = {
     ("l1_bandwidth", "float"): 10_000,
     ("memory_bandwidth", "float"): 4_000,
 }
-CHIP = Roofs(100, 1000, MEASURED)
+CHIP = roofs(100, MEASURED, "float")
 #: A multiply-add of a warp per nanosecond is 64 GFLOP/s. What uses next to nothing of anything:
-FRUGAL = Demand(multiply_add_share=1.0, requests=0.0, wavefronts=0.0, lines=0.0, sectors=0.0, bytes=0.0)
-
-
-def demand(**values):
-    return Demand(**{**FRUGAL.__dict__, **values})
+FRUGAL = {"multiply-adds": 1, "issue slots": 1, **dict.fromkeys(("requests", "shared memory"), 0)}
+FRUGAL |= dict.fromkeys(("look-ups in L1", "L1", "memory"), 0)
 
 
 @pytest.mark.parametrize(
     ("gflops", "asks", "name", "share"),
     [
-        (64 * 80, demand(wavefronts=1.0), "shared memory", 80 / 90),
-        (64 * 80, demand(lines=1.1), "look-ups in L1", 88 / 100),
-        (64 * 60, demand(sectors=5.0), "L1", 32 * 60 * 5 / 10_000),
-        (64 * 50, demand(bytes=64.0), "memory", 50 * 64 / 4_000),
-        (64 * 50, demand(multiply_add_share=0.2), "issue slots", 50 / 0.2 / 400),
-        (24_000, demand(multiply_add_share=0.95), "issue slots", 24_000 / 64 / 0.95 / 400),
-        (24_000, demand(), "multiply-adds", 24_000 / 25_000),
-        (3_000, demand(wavefronts=0.9), LATENCY, math.nan),
+        (64 * 80, {"shared memory": 1}, "shared memory", 80 / 90),
+        (64 * 80, {"look-ups in L1": 1.1}, "look-ups in L1", 88 / 100),
+        (64 * 60, {"L1": 32 * 5}, "L1", 32 * 60 * 5 / 10_000),
+        (64 * 50, {"memory": 64}, "memory", 50 * 64 / 4_000),
+        (64 * 50, {"issue slots": 1 / 0.2}, "issue slots", 50 / 0.2 / 400),
+        (24_000, {"issue slots": 1 / 0.95}, "issue slots", 24_000 / 64 / 0.95 / 400),
+        (24_000, {}, "multiply-adds", 24_000 / 25_000),
+        (3_000, {"shared memory": 0.9}, LATENCY, math.nan),
     ],
 )
 def test_the_bottleneck_of_a_kernel_that_has_one(gflops, asks, name, share):
-    used = shares(gflops, asks, CHIP, "float")
+    used = shares(gflops, FRUGAL | asks, CHIP)
     assert limiting_resource(used) == (name, pytest.approx(share, nan_ok=True))
 
 
 def test_a_kernel_on_the_tensor_cores():
-    asks = demand(on_tensor_cores=True, multiply_add_share=0.3)
-    assert limiting_resource(shares(350_000, asks, CHIP, "half")) == ("tensor cores", pytest.approx(0.875))
-    assert "issue slots" not in shares(350_000, asks, CHIP, "half"), "an instruction there is many multiply-adds"
-    assert limiting_resource(shares(350_000, asks, CHIP, "bfloat16"))[0] == "", "the roof of its type was not measured"
-
-
-def test_the_roof_of_the_tensor_cores_follows_the_clock_of_the_run():
-    asks = demand(on_tensor_cores=True, multiply_add_share=0.3)
-    slowed = Roofs(100, 700, MEASURED, {"half": 0.7 * 500_000})
-    assert limiting_resource(shares(315_000, asks, slowed, "half")) == ("tensor cores", pytest.approx(0.9))
+    asks = {"tensor cores": 1, "shared memory": 0}
+    assert limiting_resource(shares(350_000, asks, roofs(100, MEASURED, "half"))) == (
+        "tensor cores",
+        pytest.approx(0.875),
+    )
+    unknown = shares(350_000, asks, roofs(100, MEASURED, "bfloat16"))
+    assert limiting_resource(unknown)[0] == "", "the roof of its type was not measured"
 
 
 def test_no_kernel_of_the_recorded_run_uses_more_than_there_is_and_the_tensor_cores_limit_with_their_clock():
@@ -78,27 +72,24 @@ def test_no_kernel_of_the_recorded_run_uses_more_than_there_is_and_the_tensor_co
 
 
 def test_what_ncu_counted_behind_the_first_cache():
-    roofs = Roofs(100, 1000, MEASURED | {("l2_bandwidth", "float"): 5_000})
-    asks = demand(l2_bytes=80.0, bytes=8.0)
-    used = shares(64 * 50, asks, roofs, "float")
+    known = roofs(100, MEASURED | {("l2_bandwidth", "float"): 5_000}, "float")
+    asks = FRUGAL | {"L2": 80, "memory": 8}
+    used = shares(64 * 50, asks, known)
     assert limiting_resource(used) == ("L2", pytest.approx(50 * 80 / 5_000)) and used["memory"] == pytest.approx(0.1)
-    assert "L2" not in shares(64 * 50, demand(), roofs, "float"), "nobody counted it"
-    assert limiting_resource(shares(3_000, asks, CHIP, "float"))[0] == "", "counted, but the roof was not measured"
+    assert limiting_resource(shares(3_000, asks, CHIP))[0] == "", "counted, but the roof was not measured"
 
 
 def test_what_is_not_known_is_not_called_latency():
     """A resource above half limits, whatever else there may be; that none does, is only known if all are."""
-    asks = Demand(multiply_add_share=1.0, wavefronts=0.1)
-    assert limiting_resource(shares(3_000, asks, CHIP, "float"))[0] == ""
-    assert limiting_resource(shares(64 * 80, Demand(wavefronts=1.0), CHIP, "float"))[0] == "shared memory"
+    asks = FRUGAL | {"shared memory": 0.1, "L1": math.nan}
+    assert limiting_resource(shares(3_000, asks, CHIP))[0] == ""
+    assert limiting_resource(shares(64 * 80, asks | {"shared memory": 1}, CHIP))[0] == "shared memory"
     assert limiting_resource({}) == ("", pytest.approx(math.nan, nan_ok=True))
 
 
 def test_without_a_measured_roof_the_clock_gives_it():
-    bare = Roofs(100, 1000)
-    assert shares(6_400, demand(wavefronts=0.5), bare, "float")["shared memory"] == pytest.approx(0.5)
-    slow = Roofs(100, 500)
-    assert shares(6_400, demand(wavefronts=0.5), slow, "float")["shared memory"] == pytest.approx(1.0)
+    for cycle, share in ((100, 0.5), (50, 1.0)):
+        assert shares(6_400, {"shared memory": 0.5}, roofs(cycle, {}, "float"))["shared memory"] == pytest.approx(share)
     cube = {"n": 1000, "p": 1000, "m": 1000}
     assert bytes_per_multiply_add(cube | {"dtype": "float"}) == pytest.approx(32 * 4 * 3 / 1000)
     assert bytes_per_multiply_add(cube | {"dtype": "int8"}) == pytest.approx(32 * (1 + 1 + 4) / 1000)

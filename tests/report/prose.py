@@ -6,27 +6,8 @@ import html
 import json
 import re
 
-from markupsafe import Markup
-
-from tilewise.report import render, sections
-
-
-class Words(render.Page):
-    """A page without tables and figures; some tables that its sentences ask for may be given.
-
-    `rungs` are those of the float ladder, `ladder` the best of every kernel.
-    """
-
-    def __init__(self, evidence, rungs=None, ladder=None, **tables):
-        super().__init__(evidence)
-        self._made |= {f"table {name}": table for name, table in tables.items()}
-        self._made |= {"rungs ladder_float": rungs} if rungs is not None else {}
-        self._made |= {"ladder": ladder} if ladder is not None else {}
-
-    def claims(self, *_, **__):
-        return Markup("")
-
-    table = figure = tiles = _piece = claims
+from tilewise.explain import variability
+from tilewise.report import sections
 
 
 def pages(output):
@@ -46,11 +27,6 @@ def unpacked(page):
     return json.loads(gzip.decompress(base64.b64decode(packed)))
 
 
-def said(evidence, source):
-    """What a piece of a section says of some evidence."""
-    return plain(Words(evidence).text(source))
-
-
-def section(evidence, name, **tables):
-    """What a whole section says of some evidence; `tables` replace those of `render.TABLES`."""
-    return plain(Words(evidence, **tables).section(name))
+def checks(evidence):
+    """What the table of checks has of a run's first machine: check -> words."""
+    return variability.checks(evidence).set_index("fact").iloc[:, 0].to_dict()

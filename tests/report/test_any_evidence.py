@@ -13,13 +13,13 @@ import pandas as pd
 import pytest
 import synthetic
 import yaml
-from prose import pages, said
+from prose import pages
 from snakemake.utils import update_config
 
 from tilewise import ROOT
 from tilewise.evidence import load_evidence
 from tilewise.explain import provenance, variability
-from tilewise.report import claims, figure_rows, figures, markup, notes, render, sections, tables
+from tilewise.report import claims, figure_rows, figures, headlines, markup, notes, render, sections, tables
 from tilewise.rules import Study
 from tilewise.study import columns, registry
 
@@ -213,11 +213,11 @@ def _fail(*_, **__):
             figure_rows,
             "in_order",
             "Figure: Speed-up over the best naive kernel, float",
-            "tables/05-whole.md",
+            "05-whole.md",
             "Best choices.",
         ),
-        (provenance, "verification", "Table: Verified points", "tables/06-reading.md", "Provenance."),
-        (variability, "clocks", "Text: clocks", "tables/06-reading.md", "Provenance."),
+        (provenance, "cards", "Table: Cards of one model", "06-reading.md", "Provenance."),
+        (variability, "checks", "Table: Checks", "06-reading.md", "Provenance."),
     ],
 )
 def test_a_piece_that_cannot_be_made_leaves_a_note_beside_the_rest(
@@ -246,24 +246,13 @@ def test_a_claim_that_cannot_be_made_leaves_a_note_in_its_row(small, tmp_path, m
     assert 'id="claim-' + entries[5]["id"] in page
 
 
-def test_a_sentence_that_cannot_be_made_leaves_the_others(tmp_path):
-    study = synthetic.config()
-    study["tasks"] = {"ladder_float": study["tasks"]["ladder_float"]}
-    evidence = load_evidence([synthetic.write(tmp_path / "gpu", study=study)], recorded=tmp_path / "none")
-    each = ("Wrong {{ this.gflops + 'x' }}.", "Right {{ this.gflops }}.", "Empty {{ this.gflops / 0 }}.")
-    block = "".join(f"{{% sentence %}}\n{words}\n{{% endsentence %}}\n" for words in each)
-    page = render.Page(evidence)
-    words = page.text(f"{{% set this = row('rungs', kernel='naive') %}}\n{block}")
-    assert [note.partition(" cannot")[0] for note in notes.find_notes(words)] == ["Sentence: None:2"]
-    assert "Right" in words and "Empty" not in words
-    assert page.left_out == [("None:8", "float division by zero")]
-
-
-def test_a_sentence_compares_measured_numbers_without_their_ranges(tmp_path):
-    evidence = load_evidence([synthetic.write(tmp_path / "gpu", study=QUICK)], recorded=tmp_path / "none")
-    naive, tiled = (f"gpu.time(kernel='{name}', cube=1024)" for name in ("naive", "tiled"))
-    faster = f"{{% sentence if {naive} > 1.05 * {tiled} %}}Tiles are faster.{{% endsentence %}}"
-    assert said(evidence, f"{{% for gpu in gpus() %}}{faster}{{% endfor %}}") == "Tiles are faster."
+def test_a_section_that_cannot_be_made_is_a_note_with_its_line(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(headlines, "what_ran", _fail)
+    small()
+    output = tmp_path / "results/report.html"
+    [note] = render.render(output, [tmp_path / "results/gpu"], recorded=tmp_path / "none")
+    assert note == "Section: 00-run.md:1 cannot be made: LookupError: <no> way"
+    assert notes.find_notes(output.read_text()) == [note] and "<b>Provenance.</b>" in output.read_text()
 
 
 def test_files_of_tables_and_figures_that_cannot_be_made_say_so(tmp_path):

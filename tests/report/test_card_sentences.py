@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 import synthetic
-from prose import section
+from prose import checks
 
 from tilewise.evidence import load_evidence
 from tilewise.explain import provenance
@@ -58,8 +58,8 @@ def test_the_cards_of_a_model_are_compared_where_all_have_measured(three):
 def test_a_single_card_is_compared_with_none(tmp_path):
     evidence = load_evidence([synthetic.write(tmp_path / "gpu")], recorded=tmp_path / "none")
     assert provenance.cards(evidence).empty
-    words = section(evidence, "tables/06-reading.md")
-    assert "was in use" not in words and "while other work ran" not in words
+    found = checks(evidence)
+    assert found["other users of the GPU at the start"] == "none known" and "measured beside other work" not in found
 
 
 def test_a_card_in_use_and_rows_beside_other_work_are_said(tmp_path):
@@ -69,9 +69,12 @@ def test_a_card_in_use_and_rows_beside_other_work_are_said(tmp_path):
     rows["alone"] = [False, True] * (len(rows) // 2) + [None] * (len(rows) % 2)
     rows.to_csv(place / "measurements.csv", index=False)
     evidence = load_evidence([place], recorded=tmp_path / "none")
-    words = section(evidence, "tables/06-reading.md")
-    assert "was in use: MIG is on, so that the card is divided; 2 other processes on it." in words
-    assert f"{len(rows) // 2:,} of {len(rows) // 2 * 2:,} points were measured while other work ran" in words
+    found = checks(evidence)
+    assert (
+        found["other users of the GPU at the start"]
+        == "MIG is on, so that the card is divided; 2 other processes on it"
+    )
+    assert found["measured beside other work"].startswith(f"{len(rows) // 2:,} of {len(rows) // 2 * 2:,} points")
     facts = dict(provenance.provenance(evidence).itertuples(index=False))
     assert facts["beside us on the GPU"] == "MIG is on, so that the card is divided; 2 other processes on it"
 
@@ -86,8 +89,8 @@ def test_what_changed_beyond_the_spread_between_two_machines(three):
     assert (other.changed == apart).all() and apart.any()
     far = (table.faster - 1).abs()
     assert far.is_monotonic_decreasing, "the largest differences come first"
-    words = section(three, "tables/05-whole.md")
-    assert "in the median" in words and "node8" in words and "node9" in words
+    pairs = provenance.pairs(table, three)
+    assert pairs["times as fast"].round(2).tolist() == [1.05, 0.99] and pairs["points"].sum() == len(table)
 
 
 def test_a_recorded_machine_stands_beside_this_one(tmp_path):

@@ -8,13 +8,13 @@ import re
 
 import pandas as pd
 import pytest
-from prose import plain, section
+from prose import checks
 
 from tilewise import RECORDED
 from tilewise.evidence import load_evidence
 from tilewise.explain import bottleneck, climb, provenance, timings
 from tilewise.explain.number_format import plus_minus, rounded
-from tilewise.report import figures, markup, remarks, render, tables
+from tilewise.report import articles, figures, markup, tables
 
 FOLDER = RECORDED / "nvidia-h200"
 
@@ -166,7 +166,7 @@ def test_a_tie_is_told_and_drawn_as_a_tie(recorded):
     found = [climb.rungs(climb.climb(each, climb.CLIMB), each) for each in (tied, apart)]
     assert [table["as_fast"].sum() for table in found] == [1, 0]
     assert found[0].set_index("kernel").loc["stream_k", "as_fast"]
-    said = [remarks.rate_remark(table, table[table["kernel"] == "stream_k"].iloc[0]) for table in found]
+    said = [dict(articles.box(table, "stream_k"))["Measured"] for table in found]
     assert "as fast as `tma_ring`: their runs overlap" in said[0] and "overlap" not in said[1]
 
 
@@ -193,27 +193,6 @@ def test_a_card_that_is_not_listed_has_no_data_sheet(recorded):
     other = dataclasses.replace(recorded, gpus=(dataclasses.replace(gpu, device=device),))
     table = tables.bandwidth(other)
     assert table["printed"].isna().all()
-    assert "data sheet" not in section(other, "tables/04-further.md")
-
-
-def in_double(evidence):
-    """What the page tells of each rung in double."""
-    return plain(render.Page(evidence).section("tables/03-ladders.md"))
-
-
-def test_the_origin_says_if_several_cards_measured_a_run(recorded):
-    [gpu] = recorded.gpus
-    here = dataclasses.replace(gpu, name="emulator", device=dataclasses.replace(gpu.device, backend="emulator"))
-
-    def said(rows):
-        kept = dataclasses.replace(gpu, recorded=True, measurements=rows)
-        return remarks.origin(dataclasses.replace(recorded, gpus=(kept,), platforms=(here,)))
-
-    one = gpu.measurements.assign(gpu_uuid="GPU-aaaa1111-0000")
-    assert "recorded on an NVIDIA H200 at " in said(one) and "each card" not in said(one)
-    two = one.assign(gpu_uuid=one["gpu_uuid"].where(one["task"] != "task3", "GPU-bbbb2222-0000"))
-    assert "recorded on two cards of the model NVIDIA H200 at " in said(two)
-    assert "[Where the numbers come from](#Where-the-numbers-come-from) lists what each card" in said(two)
 
 
 def test_every_measured_row_is_told_of_its_card(recorded):
@@ -234,10 +213,10 @@ def test_the_largest_error_is_that_of_a_single_product(recorded):
     rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
     worst = rows[rows["bound_ratio"] == rows["bound_ratio"].max()]
     assert set(worst["p"]) == {1} and worst["bound_ratio"].iloc[0] > 0.99
-    said = section(recorded, "tables/06-reading.md")
-    assert "100 % of its rounding bound, where every element is a single product, rounded once" in said
+    said = checks(recorded)["largest error"]
+    assert said == "100 % of its rounding bound, where every element is a single product, rounded once"
     longer = dataclasses.replace(recorded, gpu=recorded.gpu.assign(p=64))
-    assert "single product" not in section(longer, "tables/06-reading.md")
+    assert "single product" not in checks(longer)["largest error"]
 
 
 def test_the_report_and_its_tables_measure_spread_alike(recorded):
@@ -246,7 +225,7 @@ def test_the_report_and_its_tables_measure_spread_alike(recorded):
     several = rows[rows["runs"] > 1]
     apart = (100 * (several["run_high_ms"] - several["run_low_ms"]) / several["time_ms"]).max()
     assert apart == pytest.approx(timings.describe(recorded.gpu, recorded)["between_percent"].max())
-    assert f"The farthest apart are {rounded(apart, '%')}" in section(recorded, "tables/06-reading.md")
+    assert f"the farthest apart are {rounded(apart, '%')} %" in checks(recorded)["runs that agree"]
 
 
 def test_arithmetic_allows_what_the_tightest_count_does(rungs, ncu):

@@ -10,7 +10,7 @@ import synthetic
 from tilewise import RECORDED
 from tilewise.evidence import load_evidence
 from tilewise.explain import climb
-from tilewise.report import figures, remarks
+from tilewise.report import articles, figures
 from tilewise.study import columns
 
 #: What `synthetic.facts` measures: the rate of float multiply-adds alone.
@@ -141,8 +141,8 @@ def test_a_run_without_machine_code_still_climbs(gpu):
     bare = dataclasses.replace(gpu, facts=gpu.facts | {"instructions": gpu.facts["instructions"].head(0)})
     rungs = climb.rungs(climb.climb(bare, "ladder_float"), bare)
     assert rungs["gflops"].notna().all() and rungs["ceiling_gflops"].isna().all()
-    terms = dict(remarks.step(rungs, rungs[rungs["kernel"] == "tiled"].iloc[0]))
-    assert "TFLOP/s" in terms["Measured"] and "Upper bound" not in terms
+    terms = dict(articles.box(rungs, "tiled"))
+    assert "TFLOP/s" in terms["Measured"] and "limited by" not in terms.get("Upper bound", "")
     assert figures.svg(figures.draw("rungs", bare, rungs)).count("<path") > 10
     assert "No machine code was read" in figures.svg(figures.draw("instructions", bare, climb.loops(bare)))
 
@@ -165,6 +165,6 @@ def test_two_gpus_climb_side_by_side(gpu, tmp_path):
     )
     rungs = climb.rungs(climb.climb(both, "ladder_float"), both)
     assert rungs["platform"].nunique() == 2
-    for _, row in rungs[rungs["kernel"] == "tiled"].iterrows():
-        assert "the rate of `naive`" in remarks.rate_remark(rungs, row), "of the same GPU"
+    for _, own in rungs.groupby("platform"):
+        assert "the rate of `naive`" in dict(articles.box(own, "tiled"))["Measured"]
     assert figures.svg(figures.draw("rungs", both, rungs)).count("Invented H200") == 2

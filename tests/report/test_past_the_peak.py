@@ -5,13 +5,10 @@ import dataclasses
 import pandas as pd
 import pytest
 import synthetic
-from prose import section
 
 from tilewise.evidence import load_evidence
-from tilewise.explain import timings
+from tilewise.explain import accuracy, timings
 from tilewise.report import figures, tables
-
-GATE, ENERGY = "tables/03-ladders.md", "tables/04-further.md"
 
 
 @pytest.fixture(scope="module")
@@ -28,24 +25,24 @@ def emulated(tmp_path_factory):
 
 
 def test_the_gate_in_words(evidence):
-    said = section(evidence, GATE)
-    verdicts = "passes on mixed; fails on along k; refuses on steep along k."
-    assert f"float_from_half on the Invented H200 in sums of 1,024, 4,096 and 8,192 products: {verdicts}" in said
-    assert "claims the accuracy" not in said
+    def found(facts):
+        own = dataclasses.replace(evidence, facts=evidence.facts | {"accuracy": facts})
+        return accuracy.gate(tables.accuracy(own)).set_index("kernel")
+
     facts = evidence.facts["accuracy"]
+    own = found(facts).loc["float_from_half"]
+    assert own[["passes", "fails", "refuses"]].tolist() == ["mixed", "along k", "steep along k"]
+    assert set(found(facts)["claimed, but not so"]) == {""}
     one = (facts["kernel"] == "float_from_half") & (facts["operands"] == "along_k") & (facts["p"] > 1024)
-    other = facts.assign(verdict=facts["verdict"].mask(one, "passes"))
-    said = section(dataclasses.replace(evidence, facts=evidence.facts | {"accuracy": other}), GATE)
-    assert "fails on along k (p = 1,024); refuses" in said, "it does not fail in longer sums"
+    other = found(facts.assign(verdict=facts["verdict"].mask(one, "passes"))).loc["float_from_half"]
+    assert other["fails"] == "along k (p = 1,024)", "it does not fail in longer sums"
     broken = (facts["kernel"] == "float_from_bf16") & (facts["operands"] == "along_k") & (facts["p"] == 4096)
-    facts = facts.assign(verdict=facts["verdict"].mask(broken, "fails"))
-    said = section(dataclasses.replace(evidence, facts=evidence.facts | {"accuracy": facts}), GATE)
-    assert "float_from_bf16 claims the accuracy of SGEMM and does not have it: along k at p = 4,096." in said
+    other = found(facts.assign(verdict=facts["verdict"].mask(broken, "fails"))).loc["float_from_bf16"]
+    assert other["claimed, but not so"] == "along k (p = 4,096)"
 
 
 def test_without_a_gpu_the_gate_has_no_verdict(emulated):
-    said = section(emulated, GATE)
-    assert "in sums of" not in said
+    assert accuracy.gate(tables.accuracy(emulated)).empty
 
 
 def test_the_figures_draw_every_kernel_of_the_largest_square(evidence, emulated):

@@ -9,12 +9,12 @@ from prose import plain
 from tilewise import RECORDED, UserError
 from tilewise.evidence import load_evidence
 from tilewise.explain.number_format import rounded
-from tilewise.report import notes, render, sections, story
+from tilewise.report import articles, notes, render, sections
 
 
 @pytest.fixture(scope="module")
 def pages():
-    return {name: render.Page(load_evidence([RECORDED / name])) for name in story.runs()}
+    return {name: render.Page(load_evidence([RECORDED / name])) for name in articles.runs()}
 
 
 @pytest.fixture(scope="module")
@@ -29,16 +29,17 @@ def article(told):
 
 
 def test_numbers_come_from_the_record(pages, article):
-    numbers = story.fill(pages)
+    numbers = articles.fill(pages, articles.STORY)
     rows = pages["nvidia-h200"].evidence.select_tasks("ladder_float").gpu
     rate = rows[(rows["kernel"] == "stream_k") & (rows["n"] == 8192) & (rows["m"] == 8192)]["gflops"].max() / 1000
     assert numbers["stream_k"] == pytest.approx(rate)
     assert notes.find_notes(article) == [] and f"{rate:.1f} TFLOP/s" in plain(article)
 
 
-def test_every_number_is_used():
-    listed = yaml.safe_load(story.NUMBERS.read_text())
-    used = story.TEXT.read_text() + str(listed)
+@pytest.mark.parametrize("article", [articles.STORY, articles.ASSIGNMENT], ids=lambda path: path.stem)
+def test_every_number_is_used(article):
+    listed = yaml.safe_load(article.with_suffix(".yaml").read_text())
+    used = article.read_text() + str(listed)
     names = [name for run in listed["runs"].values() for name in run]
     assert [name for name in names if len(re.findall(rf"\b{name}\b", used)) < 2] == []
 
@@ -81,10 +82,11 @@ def test_a_reader_has_time_for_it(article):
     ],
 )
 def test_a_record_that_contradicts_the_text_is_refused(tmp_path, pages, old, new, message):
-    (tmp_path / "story.yaml").write_text(story.NUMBERS.read_text().replace(old, new, 1))
+    article = tmp_path / "story.md"
+    article.with_suffix(".yaml").write_text(articles.STORY.with_suffix(".yaml").read_text().replace(old, new, 1))
     with pytest.raises(UserError, match=message):
-        story.fill(pages, tmp_path / "story.yaml")
-    text, drawn = render.tell(pages["nvidia-h200"], tmp_path / "story.yaml")
+        articles.fill(pages, article)
+    text, drawn = render.tell(pages["nvidia-h200"], article)
     [note] = notes.find_notes(text)
     assert re.search(message, note) and f"{tmp_path / 'story.yaml'}:" in note and drawn is pages["nvidia-h200"]
 

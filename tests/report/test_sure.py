@@ -6,15 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
-from prose import section
+from prose import checks
 
 from tilewise.evidence import load_evidence
 from tilewise.explain import provenance, timings, traffic
-from tilewise.report import tables
+from tilewise.report import beside, tables
 from tilewise.rules import Study
-
-APPENDIX, ROOFS = "tables/06-reading.md", "tables/04-further.md"
-SIZES = "tables/01-threads.md"
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +31,7 @@ def naive_square(evidence):
 
 
 def test_one_run_says_nothing_about_what_lies_between_runs(gpu):
-    assert gpu.gpu["runs"].isna().all() and "runs of a point agree" not in section(gpu, APPENDIX)
+    assert gpu.gpu["runs"].isna().all() and "runs that agree" not in checks(gpu)
     assert timings.describe(gpu.gpu, gpu)["between_percent"].isna().all()
 
 
@@ -44,10 +41,11 @@ def test_what_lies_between_runs(gpu):
     factor = np.array([1.001, 1.015, 1.05, 1.03])
     rows = rows.assign(run_low_ms=rows["time_ms"], run_high_ms=rows["time_ms"] * factor)
     rows = rows.assign(sm_clock_min_mhz=[1980, 1980, 1700, 1980])
-    words = section(with_rows(gpu, rows), APPENDIX)
-    assert "3 runs of a point agree within 1 % at 25 % of four points and within 2 % at 50 %" in words
-    assert "among the other 2 are one product of less than 10 µs and one product at a lowered clock. The" in words
-    assert "The farthest apart are 5 %." in words
+    words = checks(with_rows(gpu, rows))["runs that agree"]
+    assert words == (
+        "25 % within 1 %, 50 % within 2 % of 4 points; the farthest apart are 5 %; of those beyond 2 %, 1 take less "
+        "than 10 µs and 1 ran at a lowered clock"
+    )
     found = timings.describe(with_rows(gpu, rows).gpu, gpu)["between_percent"]
     assert found.tolist() == pytest.approx([0.1, 1.5, 5, 3])
 
@@ -79,10 +77,10 @@ def test_clocks(gpu):
         .head(3)
         .assign(sm_clock_mhz=[1980.0, 1965.0, 1500.0], sm_clock_min_mhz=[1980.0, 1724.0, 1490.0])
     )
-    words = section(with_rows(gpu, rows), APPENDIX)
-    assert "two points of 3 ran below 98 % of it" in words and "1,500 MHz in the median" in words
-    words = section(with_rows(gpu, rows.assign(sm_clock_mhz=1979.0, sm_clock_min_mhz=None)), APPENDIX)
-    assert "no point ran at less than 98 % of 1,980 MHz" in words
+    words = checks(with_rows(gpu, rows))["lowered clocks"]
+    assert words.startswith("2 of 3 points below 98 % of 1,980 MHz; the lowest median, 1,500 MHz, is that of naive (")
+    never = with_rows(gpu, rows.assign(sm_clock_mhz=1979.0, sm_clock_min_mhz=None))
+    assert checks(never)["lowered clocks"] == "0 of 3 points below 98 % of 1,980 MHz"
 
 
 @pytest.mark.parametrize(
@@ -133,12 +131,10 @@ def test_counts_are_of_shapes_that_blocks_divide(config):
 
 
 def test_the_page_says_which_roof_is_missing(gpu):
-    assert "could not be measured" not in section(gpu, ROOFS), "all were measured"
     roofs = gpu.facts["bandwidth"]
     broken = roofs["quantity"] == "memory_bandwidth"
-    wrong = roofs.assign(
-        status=roofs["status"].mask(broken, "incorrect"), message=roofs["message"].mask(broken, "1 < 2 is wrong")
-    )
-    words = section(dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": wrong}), ROOFS)
-    said = "On the Invented H200 one roof could not be measured: memory bandwidth in float (incorrect: 1 < 2 is wrong)."
-    assert said in words
+    wrong = roofs.assign(status=roofs["status"].mask(broken, "incorrect"), measured=roofs["measured"].mask(broken))
+    sides = beside.Sides(None, dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": wrong}))
+    table = beside.facts("bandwidth", sides, "{quantity} {dtype}", "measured", "", {})
+    html = beside.html(table[table["label"] == "memory bandwidth float"], sides, "", "<b>Roofs.</b>", "roofs")
+    assert '<span class="status">incorrect</span>' in html

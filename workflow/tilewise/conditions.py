@@ -66,7 +66,8 @@ class Conditions:
         return digest(
             [
                 drawing_digest(),
-                _contents("report/sections", "report/template", "report/story.md", "report/story.yaml", "CITATION.cff"),
+                _contents("report/sections", "report/template", "CITATION.cff"),
+                _contents(*(f"report/{each}.{kind}" for each in ("story", "assignment") for kind in ("md", "yaml"))),
                 self._variants(),
             ]
         )

@@ -11,28 +11,28 @@ LONG_SUM = 1024
 def gate(rows: pd.DataFrame) -> pd.DataFrame:
     """The worst verdict on each kernel for each kind of operands, in long sums if there are any.
 
-    `rows` are those of the table of the task. `sums` has the
-    numbers of products in the long sums of the kernel, `some` those with the worst verdict, if others fare better.
+    `rows` are those of the table of the task. A row has the operands of each verdict in words, with p where other sums
+    fare better, and the cases in which the kernel claims an accuracy that it does not have.
     """
-    rows, found = rows[rows["verdict"] != ""], []
-    for (platform, kernel), own in rows.groupby(["platform", "kernel"], sort=False):
-        long = own[own["p"] >= LONG_SUM]
-        sums = _lengths(long)
-        for operands, kind in (long if len(long) else own).groupby("operands", sort=False):
-            verdict = max(kind["verdict"], key=list(Accuracy).index)
-            worst = _lengths(long[(long["operands"] == operands) & (long["verdict"] == verdict)])
-            about = {"platform": platform, "kernel": kernel, "operands": operands}
-            found.append(about | {"verdict": verdict, "sums": sums, "some": worst if len(worst) < len(sums) else ()})
-    names = ["platform", "kernel", "operands", "verdict", "sums", "some"]
-    return pd.DataFrame(found, columns=names)
-
-
-def broken_claims(rows: pd.DataFrame) -> pd.DataFrame:
-    """The cases in which a kernel claims the accuracy of SGEMM and does not have it: operands and p."""
     rows = rows[rows["verdict"] != ""]
-    rows = rows[rows["claimed"].fillna(False).astype(bool) & (rows["verdict"] != Accuracy.PASSES)]
-    return rows.drop_duplicates(["platform", "kernel", "operands", "p"])
+    place = dict(zip(rows["kernel"].unique(), range(len(rows))))
+    found = []
+    groups = sorted(rows.groupby(["kernel", "platform"], sort=False), key=lambda group: place[group[0][0]])
+    for (kernel, platform), own in groups:
+        long = own[own["p"] >= LONG_SUM] if (own["p"] >= LONG_SUM).any() else own
+        words: dict[Accuracy, list[str]] = {verdict: [] for verdict in Accuracy}
+        for operands, kind in long.groupby("operands", sort=False):
+            verdict = max(kind["verdict"], key=list(Accuracy).index)
+            words[Accuracy(verdict)].append(f"{operands}{_at(kind[kind['verdict'] == verdict], kind)}")
+        broken = own[own["claimed"].fillna(False).astype(bool) & (own["verdict"] != Accuracy.PASSES)]
+        claimed = [f"{operands}{_at(kind, kind.head(0))}" for operands, kind in broken.groupby("operands", sort=False)]
+        said = {str(verdict): ", ".join(each) for verdict, each in words.items()}
+        found.append({"kernel": kernel, "platform": platform, **said, "claimed, but not so": ", ".join(claimed)})
+    names = ["kernel", "platform", *map(str, Accuracy), "claimed, but not so"]
+    return pd.DataFrame(found, columns=names, dtype="str")
 
 
-def _lengths(rows: pd.DataFrame) -> tuple[int, ...]:
-    return tuple(sorted(int(p) for p in rows["p"].unique()))
+def _at(some: pd.DataFrame, every: pd.DataFrame) -> str:
+    """The numbers of products of `some` rows in words, unless they are those of `every` row."""
+    lengths, others = (sorted(int(p) for p in rows["p"].unique()) for rows in (some, every))
+    return "" if lengths == others else f" (p = {', '.join(f'{p:,}' for p in lengths)})"

@@ -10,7 +10,6 @@ every matrix once, and that of the second cache is left out.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -30,72 +29,35 @@ TIED = 0.98
 LOWERED = 0.98
 
 
-@dataclass(frozen=True)
-class Demand:
-    """Resources that a kernel needs per multiply-add of a warp; NaN where there is no count.
+def roofs(cycle: float, measured: Mapping[tuple[str, str], float], dtype: str) -> dict[str, float]:
+    """What a device delivers per resource, in 10^9 a second; NaN if its roof was not measured.
 
-    `products` of short numbers make a multiply-add of floats, `multiply_add_share` is that of its instructions,
-    `requests` are those to shared memory and the caches, `wavefronts` are passes of shared memory, `lines` are cache
-    lines of 128 bytes looked up in the first cache, `sectors` are sectors of 32 bytes loaded through it, `l2_bytes` are
-    what the second cache delivers and takes, and `bytes` what memory does.
+    `cycle` is one per cycle and multiprocessor, `measured` are rates by (quantity, element type), as in the facts of
+    `bandwidth`, and `dtype` is the type that the units multiply. The units make multiply-adds of warps.
     """
 
-    on_tensor_cores: bool = False
-    products: float = 1
-    multiply_add_share: float = math.nan
-    requests: float = math.nan
-    wavefronts: float = math.nan
-    lines: float = math.nan
-    sectors: float = math.nan
-    l2_bytes: float = math.nan
-    bytes: float = math.nan
+    def of(quantity: str, otherwise: float = math.nan, dtype: str = "float") -> float:
+        return measured.get((quantity, dtype), otherwise)
+
+    return {
+        "tensor cores": of("tensor_rate", dtype=dtype) / (2 * WARP),
+        "multiply-adds": of("multiply_add_rate", dtype=dtype) / (2 * WARP),
+        "shared memory": of("shared_wavefronts_16_bytes", cycle),
+        "look-ups in L1": cycle,
+        "L1": of("l1_bandwidth", 128 * cycle),
+        "L2": of("l2_bandwidth"),
+        "memory": of("memory_bandwidth"),
+        "requests": cycle,
+        "issue slots": SCHEDULERS * cycle,
+    }
 
 
-@dataclass(frozen=True)
-class Roofs:
-    """Rates of a device: its multiprocessors, their clock during the run in MHz, and its measured roofs.
-
-    `measured` has rates in 10^9 a second by (quantity, element type), as in the facts of `bandwidth`; `tensor_peaks`
-    are GFLOP/s of the tensor cores at that clock, by element type.
-    """
-
-    sms: int
-    clock_mhz: float
-    measured: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    tensor_peaks: Mapping[str, float] = field(default_factory=dict)
-
-    def per_cycle(self, amount: float = 1) -> float:
-        """10^9 a second, of so many per cycle and multiprocessor."""
-        return amount * self.sms * self.clock_mhz / 1000
-
-
-def shares(gflops: float, demand: Demand, roofs: Roofs, dtype: str) -> dict[str, float]:
+def shares(gflops: float, needs: Mapping[str, float], roofs: Mapping[str, float]) -> dict[str, float]:
     """The share of its roof that a run at this rate used, per resource; NaN where it is not known.
 
-    `dtype` is the type that the units multiply.
+    `needs` are those of a multiply-add of a warp.
     """
-    warps = gflops / 2 / WARP  # 10^9 multiply-adds of a warp per second
-    if demand.on_tensor_cores:
-        units, peak = (
-            "tensor cores",
-            roofs.tensor_peaks.get(dtype, roofs.measured.get(("tensor_rate", dtype), math.nan)),
-        )
-    else:
-        units, peak = "multiply-adds", roofs.measured.get(("multiply_add_rate", dtype), math.nan)
-    wavefronts = roofs.measured.get(("shared_wavefronts_16_bytes", "float"), roofs.per_cycle())
-    found = {
-        units: gflops * demand.products / peak,
-        "shared memory": warps * demand.wavefronts / wavefronts,
-        "look-ups in L1": warps * demand.lines / roofs.per_cycle(),
-        "L1": 32 * warps * demand.sectors / roofs.measured.get(("l1_bandwidth", "float"), roofs.per_cycle(128)),
-        "memory": warps * demand.bytes / roofs.measured.get(("memory_bandwidth", "float"), math.nan),
-    }
-    if not math.isnan(demand.l2_bytes):
-        found["L2"] = warps * demand.l2_bytes / roofs.measured.get(("l2_bandwidth", "float"), math.nan)
-    if not demand.on_tensor_cores:  # whose instructions do more than one multiply-add per thread
-        found["requests"] = warps * demand.requests / roofs.per_cycle()
-        found["issue slots"] = warps / demand.multiply_add_share / roofs.per_cycle(SCHEDULERS)
-    return found
+    return {name: gflops / (2 * WARP) * need / roofs[name] for name, need in needs.items()}
 
 
 def limiting_resource(used: Mapping[str, float]) -> tuple[str, float]:
@@ -134,25 +96,28 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
     # Nothing is counted of a library, nor of a kernel without machine code that may use either units.
     if row["anchor"] or not (coded or row["dtype"] in ON_TENSOR_CORES):
         return "", math.nan, "", math.nan
-    gpu, measured = evidence.device(row["platform"]).gpu, evidence.roofs(row["platform"])
-    wavefronts = row["hardware_wavefronts_per_100"]
-    least = bytes_per_multiply_add(row)
-    demand = Demand(
-        on_tensor_cores="MMA" in row["multiply_add"] if coded else row["unit"] == "tensor core",
-        products=row["unit_products"],
-        multiply_add_share=row["executed_percent"] / 100,
-        requests=row["accesses_per_100"] / 100,
-        wavefronts=row["wavefronts_per_100"] / 100,
-        lines=row["lines_per_100"] / 100,
-        sectors=row["sectors_per_100"] / 100,
-        l2_bytes=row["l2_bytes_each"],
-        bytes=least if pd.isna(row["dram_bytes_each"]) else max(least, row["dram_bytes_each"]),
-    )
+    gpu, least = evidence.device(row["platform"]).gpu, bytes_per_multiply_add(row)
     clock = gpu["sm_clock_mhz"] if pd.isna(row["sm_clock_mhz"]) else row["sm_clock_mhz"]
     slowed = clock / gpu["sm_clock_mhz"]
-    peaks = {name: peak * slowed for name, peak in (gpu["peak_gflops"] or {}).items() if name in ON_TENSOR_CORES}
-    used = shares(row["gflops"], demand, Roofs(gpu["sms"], clock, measured, peaks), row["unit_dtype"])
-    if pd.isna(wavefronts) and used["shared memory"] > 1:  # the emulator counted reads that the compiler joins
+    found = roofs(gpu["sms"] * clock / 1000, evidence.roofs(row["platform"]), row["unit_dtype"])
+    needs = {
+        "shared memory": row["wavefronts_per_100"] / 100,
+        "look-ups in L1": row["lines_per_100"] / 100,
+        "L1": 32 * row["sectors_per_100"] / 100,
+        "memory": least if pd.isna(row["dram_bytes_each"]) else max(least, row["dram_bytes_each"]),
+    }
+    if pd.notna(row["l2_bytes_each"]):
+        needs["L2"] = row["l2_bytes_each"]
+    if "MMA" in row["multiply_add"] if coded else row["unit"] == "tensor core":
+        needs["tensor cores"] = row["unit_products"]
+        if row["unit_dtype"] in ON_TENSOR_CORES and row["unit_dtype"] in (gpu["peak_gflops"] or {}):
+            found["tensor cores"] = slowed * gpu["peak_gflops"][row["unit_dtype"]] / (2 * WARP)
+    else:  # an instruction of the tensor cores does more than one multiply-add per thread
+        needs |= {"multiply-adds": row["unit_products"], "requests": row["accesses_per_100"] / 100}
+        needs["issue slots"] = 100 / row["executed_percent"]
+    used = shares(row["gflops"], needs, found)
+    uncounted = pd.isna(row["hardware_wavefronts_per_100"])
+    if uncounted and used["shared memory"] > 1:  # the emulator counted reads that the compiler joins
         used["shared memory"] = math.nan
     name, share = limiting_resource(used)
     if name == "tensor cores" and slowed < LOWERED:

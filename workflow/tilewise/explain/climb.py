@@ -15,13 +15,12 @@ import pandas as pd
 
 from tilewise.evidence import Evidence, Platform
 from tilewise.explain.profiles import PER_MULTIPLY_ADD, WAITS, beside_hardware, beside_schedulers
-from tilewise.explain.timings import as_fast, cubes, describe, timed_rows, with_words
+from tilewise.explain.timings import as_fast, cubes, describe, timed_rows
 from tilewise.explain.traffic import beside_traffic
 from tilewise.study.columns import COLUMNS
 from tilewise.study.device import SCHEDULERS, WARP
 from tilewise.study.kernel import Kind
 from tilewise.study.occupancy import occupancy
-from tilewise.study.status import Status
 
 #: The task whose kernels climb from naive to the limit of the chip.
 CLIMB = "ladder_float"
@@ -35,10 +34,6 @@ ACCESSES = [
     *("matrix_loads", "shared_stores", "async_copies", "global_stores"),
 ]
 
-
-#: A multiprocessor's pipe to shared memory and the caches keeps up with so many requests, or passes, while its four
-#: schedulers issue 100 instructions.
-FREE = 25
 #: The roof of shared memory: 10^9 passes per second.
 SHARED_PASSES = ("shared_wavefronts_16_bytes", "float")
 
@@ -181,11 +176,6 @@ def rungs(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True) if found else _beside_bounds(_beside_steps(square.head(0)), evidence)
 
 
-def same_ladder(rungs: pd.DataFrame, this: pd.Series) -> pd.DataFrame:
-    """The rungs of the GPU and the element type of one of them."""
-    return rungs[(rungs["platform"] == this["platform"]) & (rungs["dtype"] == this["dtype"])]
-
-
 def _beside_bounds(rungs: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Adds bound_gflops, bound_by, bound_gain, top_wait and top_wait_each to the rungs of a platform and type."""
     rows = [_bound(row, evidence) + _top_wait(row) for row in rungs.to_dict("records")]
@@ -237,25 +227,3 @@ def _beside_steps(part: pd.DataFrame) -> pd.DataFrame:
     added = pd.DataFrame(steps, columns=["before", "gain", "as_fast"], index=part.index)
     part = part.assign(percent_of_anchor=100 * part["gflops"] / library)
     return part.join(added.astype({"before": "str", "gain": "float64", "as_fast": "boolean"}))
-
-
-def tile_counts(evidence: Evidence) -> pd.DataFrame:
-    """The timed rows of `multi_tile` at the largest square product, with the passes of shared memory that ncu counted.
-
-    Adds hardware_wavefronts_per_100, and shared_percent: the share of the device's passes, as measured or else one per
-    cycle and multiprocessor, that a run at this rate takes.
-    """
-    rows = evidence.select_tasks("task3").gpu
-    rows = cubes(rows[(rows["kernel"] == "multi_tile") & (rows["status"] == Status.OK)])
-    rows = beside_hardware(with_words(rows[rows["n"] == rows["n"].max()], evidence), evidence)
-    shares = [_shared_percent(row, evidence) for row in rows.to_dict("records")]
-    rows = rows.assign(shared_percent=pd.Series(shares, rows.index, "float64"))
-    return rows.sort_values(["platform", "dtype", "tile", "ntb"], ignore_index=True)
-
-
-def _shared_percent(row: Mapping[str, Any], evidence: Evidence) -> float:
-    per_cycle = evidence.device(row["platform"]).gpu["sms"] * row["sm_clock_mhz"] / 1000
-    roof = evidence.roofs(row["platform"]).get(("shared_wavefronts_16_bytes", "float"), per_cycle)
-    beyond_edges = row["padded_multiply_adds"] / (float(row["n"]) * row["p"] * row["m"])
-    warps = row["gflops"] / 2 / WARP * beyond_edges  # 10^9 multiply-adds of warps per second
-    return warps * row["hardware_wavefronts_per_100"] / roof

@@ -20,11 +20,10 @@ WAITS = [
     if name.startswith("stall_") and not name.endswith("selected")
 ]
 #: What ncu counted of a launch, per multiply-add of a warp: it depends on a kernel's parameters, hardly on the shape.
-PER_MULTIPLY_ADD = ["executed_each", "shared_requests_each", "global_requests_each", "requests_each"]
-PER_MULTIPLY_ADD += ["dram_bytes_each", "l2_bytes_each"]
+PER_MULTIPLY_ADD = ["executed_each", "requests_each", "dram_bytes_each", "l2_bytes_each"]
 PER_MULTIPLY_ADD += ["hardware_wavefronts_per_100", "hardware_conflict_percent"]
 #: What the memory pipe of a multiprocessor takes, as ncu counts it; a copy by cp.async is a load from global memory.
-REQUESTS = {where: [f"{where}_load_requests", f"{where}_store_requests"] for where in ("shared", "global")}
+REQUESTS = [f"{where}_{what}_requests" for where in ("shared", "global") for what in ("load", "store")]
 #: Two rates of a kernel are alike if they differ by less than this; what ncu saw of one then holds for the other.
 ALIKE = 0.05
 
@@ -47,15 +46,10 @@ def beside_hardware(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     work, (wavefronts, conflicts) = counted["work"], shared_memory(counted)
     executed = counted["executed_instructions"].astype("float64")
     # Instructions and requests are both as executed, or both of the machine code.
-    requests = {
-        f"{where}_requests_each": counted[names].astype("float64").sum(axis=1, skipna=False).where(executed.notna())
-        / work
-        for where, names in REQUESTS.items()
-    }
+    requests = counted[REQUESTS].astype("float64").sum(axis=1, skipna=False).where(executed.notna())
     counted = counted.assign(
         executed_each=executed / work,
-        **requests,
-        requests_each=sum(requests.values()),
+        requests_each=requests / work,
         dram_bytes_each=_dram_bytes(counted) / work,
         l2_bytes_each=32 * counted["l2_sectors"].astype("float64") / work,
         hardware_wavefronts_per_100=wavefronts,

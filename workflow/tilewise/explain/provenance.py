@@ -54,20 +54,6 @@ def cards(evidence: Evidence) -> pd.DataFrame:
     return columns.set_types(pd.DataFrame(rows, columns=names))
 
 
-def company(evidence: Evidence) -> pd.DataFrame:
-    """Other users of each machine during the study, as far as known: one row per machine.
-
-    `busy` is what used the GPU when the study began, `beside` counts the points that were measured beside other work,
-    `points` those of which that is known.
-    """
-    rows = []
-    for platform in evidence.everyone:
-        known = platform.measurements["alone"].dropna().astype(bool)
-        busy = "; ".join((platform.device.gpu or {}).get("busy") or [])
-        rows.append({"platform": platform.name, "busy": busy, "beside": int((~known).sum()), "points": len(known)})
-    return pd.DataFrame(rows)
-
-
 def platforms(evidence: Evidence) -> pd.DataFrame:
     """Differences between GPUs: one row per point that the first of them and another both timed, the largest first.
 
@@ -111,8 +97,8 @@ def pairs(compared: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """
     rows = compared.assign(machine=compared["platform"].map(evidence.names))
     found = rows.groupby(["machine", "other_machine"], sort=False)
-    found = found.agg(points=("changed", "size"), faster=("faster", "median"), changed=("changed", "sum"))
-    return found.reset_index()
+    found = found.agg(points=("changed", "size"), faster=("faster", "median"), changed=("changed", "sum")).reset_index()
+    return found.rename(columns={"other_machine": "other machine", "faster": "times as fast"})
 
 
 def by_card(platforms: Iterable[Platform]) -> pd.DataFrame:
@@ -213,7 +199,8 @@ def _edited(platform: Platform, kernels: Mapping[str, Kernel]) -> list[str]:
     return sorted(edited)
 
 
-def _points(evidence: Evidence) -> pd.DataFrame:
+def every_point(evidence: Evidence) -> pd.DataFrame:
+    """The points of all machines, without launches that a task makes to see them refused."""
     points = pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True)
     return without_wanted_refusals(points, evidence)
 
@@ -231,7 +218,7 @@ def failures(evidence: Evidence) -> pd.DataFrame:
     A kernel that a machine cannot run at all has one row per task, element type and cause, with the number of its
     `points`; every other row is one point.
     """
-    rows = _points(evidence)
+    rows = every_point(evidence)
     rows = describe(rows[rows["status"] != Status.OK], evidence)
     names = ["platform", "task", "kernel", "dtype", "shape", "choice", "status", "message"]
     rows = rows[names].assign(points=pd.array([1] * len(rows), dtype="Int64"))
@@ -253,7 +240,7 @@ def not_emulated(evidence: Evidence) -> pd.DataFrame:
 
 def verification(evidence: Evidence) -> pd.DataFrame:
     """Correct points of each kernel and dtype, and the largest error relative to its rounding bound."""
-    rows = _points(evidence)
+    rows = every_point(evidence)
     groups = rows.assign(verified=rows["status"] == Status.OK).groupby(["platform", "kernel", "dtype"], sort=False)
     return groups.agg(
         points=("status", "size"),
@@ -261,22 +248,3 @@ def verification(evidence: Evidence) -> pd.DataFrame:
         largest_bound_ratio=("bound_ratio", "max"),
         largest_relative_error=("relative_error", "max"),
     ).reset_index()
-
-
-def checked(evidence: Evidence, verified: pd.DataFrame) -> pd.DataFrame:
-    """One row: how many points were checked and `verified`, the largest error of the right kernels, and where it is.
-
-    `verified` is that of `verification`; largest_bound_ratio is relative to the rounding bound, and `single` says that
-    it is of products whose elements are a single product each.
-    """
-    worst = verified.loc[verified["points"] == verified["verified"], "largest_bound_ratio"].max()
-    everything = _points(evidence)
-    terms = everything.loc[everything["bound_ratio"] == worst, "p"]
-    counts = {name: int(verified[name].sum()) for name in ("points", "verified")}
-    return pd.DataFrame([counts | {"largest_bound_ratio": worst, "single": bool((terms == 1).all())}])
-
-
-def causes(failed: pd.DataFrame) -> pd.DataFrame:
-    """Counts of `points` by status, the most frequent first; `failed` is that of `failures`."""
-    found = failed.groupby("status", sort=False)["points"].sum().sort_values(ascending=False, kind="stable")
-    return found.reset_index()

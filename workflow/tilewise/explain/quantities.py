@@ -1,6 +1,6 @@
-"""Queries for claims and prose. Results are intervals spanning the repeated runs.
+"""Queries for claims and articles. Results are intervals spanning the repeated runs.
 
-The functions of `Machine` are the one query language, for the expressions of report/claims.yaml and for the sections. A
+The functions of `Machine` are the one query language, for the expressions of report/claims.yaml and of articles. A
 measured quantity is an interval, the range of the runs of its points, and arithmetic works on intervals.
 """
 
@@ -98,9 +98,9 @@ class Choice:
         return [self.value, *self.among]
 
 
-#: The functions of Machine that expressions and sections may call.
-QUERIES = "time rate best worst pair wrong gate traffic counted loop energy maximum call launch roof held".split()
-QUERIES += "chosen_tile limit bandwidth not_here".split()
+#: The functions of Machine that expressions may call.
+QUERIES = "time rate best worst pair wrong gate traffic counted loop energy maximum call share_of_call".split()
+QUERIES += "launch roof held chosen_tile limit bandwidth not_here".split()
 
 
 class Machine:
@@ -193,6 +193,15 @@ class Machine:
         if calls["ms"].isna().all():
             raise Untestable("no whole call was timed")
         return Spread(calls["ms"].median(), calls["ms"].min(), calls["ms"].max())
+
+    def share_of_call(self, kernel, position, steps):
+        """Some steps of whole calls as a share of them: median and range of the repeats, each with its own steps."""
+        calls = _fitting(self.facts["cold_start"], {"kernel": kernel, "position": position}).dropna(subset="ms")
+        each = calls.pivot_table(index="repeat", columns="step", values="ms")
+        if not {*steps, "total"} <= set(each):
+            raise Untestable("no whole call was timed")
+        shares = each[steps].sum(axis=1) / each["total"]
+        return Spread(shares.median(), shares.min(), shares.max())
 
     def launch(self, column, **where):
         """A column of the tried launches, such as outcome or error."""

@@ -63,15 +63,16 @@ def _searched(rows: pd.DataFrame, key: list[str]) -> pd.Series:
 
 
 def faults(evidence: Evidence) -> pd.DataFrame:
-    """Whether the emulator `searched` each kernel that should be right at some shape, and what it `found`."""
+    """The kernels that should be right and of which the emulator found a fault, or searched no shape for one."""
     rows = evidence.facts["traffic"]
     rows = rows[~rows["kernel"].isin([name for name, kernel in evidence.kernels.items() if kernel.faulty])]
     table = rows.groupby("kernel", sort=False)[list(columns.FAULTS)].sum(min_count=1)
-    found = [
+    words = [
         ", ".join(columns.heading(name) for name, number in row.items() if number > 0)
         for _, row in table.fillna(0).iterrows()  # some faults may not have been searched for
     ]
-    return table.assign(searched=table.notna().any(axis=1), found=found).reset_index()
+    table = table.assign(found=words, searched=table.notna().any(axis=1).map({True: "yes", False: "no"})).reset_index()
+    return table.loc[(table["found"] != "") | (table["searched"] == "no"), ["kernel", "searched", "found"]]
 
 
 def beside_traffic(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:

@@ -1,12 +1,14 @@
-"""Variation between runs and between cards, and clock frequencies."""
+"""Checks of each machine's points: what was verified, variation between runs and between cards, and clocks."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
-from tilewise.evidence import Evidence
+from tilewise.evidence import Evidence, Platform
+from tilewise.explain import provenance
 from tilewise.explain.bottleneck import LOWERED
+from tilewise.explain.number_format import rounded
 from tilewise.explain.timings import describe, with_words
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
@@ -22,38 +24,59 @@ LAUNCH_MS = 0.0025
 _CYCLES = ["low_cycles", "high_cycles"]
 
 
-def between_runs(evidence: Evidence) -> pd.DataFrame:
-    """Variation between the runs of a point, each in a separate process: one row per GPU, shares in percent.
+def checks(evidence: Evidence) -> pd.DataFrame:
+    """What was verified on each machine, and what may have disturbed its times: one column per machine."""
+    points = provenance.every_point(evidence)
+    found = {evidence.labels[each.name]: _checks(each, points, evidence) for each in evidence.readers}
+    return pd.DataFrame(found).rename_axis("fact").reset_index()
 
-    within_1_percent and within_2_percent are the shares of the points whose runs agree so well, apart_percent is the
-    largest distance. Of the points that are `beyond` 2 %, `short` take less than 10 µs, `throttled` are others that ran
-    at a lowered clock.
-    """
-    rows = evidence.gpu[evidence.gpu["runs"] > 1]
-    apart = 100 * (rows["run_high_ms"] - rows["run_low_ms"]) / rows["time_ms"]
-    beyond, short = apart > 2, rows["time_ms"] < SHORT
-    rows = rows.assign(
-        apart_percent=apart,
-        within_1_percent=100.0 * (apart <= 1),
-        within_2_percent=100.0 * (apart <= 2),
-        beyond=beyond,
-        short=beyond & short,
-        throttled=beyond & ~short & _throttled(rows, evidence),
-    )
-    return (
-        rows.groupby("platform", sort=False)
-        .agg(
-            points=("runs", "size"),
-            runs=("runs", "max"),
-            within_1_percent=("within_1_percent", "mean"),
-            within_2_percent=("within_2_percent", "mean"),
-            apart_percent=("apart_percent", "max"),
-            beyond=("beyond", "sum"),
-            short=("short", "sum"),
-            throttled=("throttled", "sum"),
-        )
-        .reset_index()
-    )
+
+def _checks(platform: Platform, points: pd.DataFrame, evidence: Evidence) -> dict[str, str]:
+    own = points[points["platform"] == platform.name]
+    right = own[own["status"] == Status.OK]
+    found = {"products verified": f"{len(right):,} of {len(own):,}"}
+    if right["bound_ratio"].notna().any():
+        worst = right[right["bound_ratio"] == right["bound_ratio"].max()]
+        single = ", where every element is a single product, rounded once" * bool((worst["p"] == 1).all())
+        found["largest error"] = f"{rounded(100 * worst['bound_ratio'].iloc[0], '%')} % of its rounding bound{single}"
+    causes = own["status"].value_counts().drop(Status.OK, errors="ignore")
+    found["other points"] = ", ".join(f"{count:,} {status}" for status, count in causes.items()) or "none"
+    if platform.has_gpu:
+        own = own[evidence.on_gpu(own["kernel"])]
+        found |= _of_runs(own, evidence) | _of_clocks(own[own["sm_clock_mhz"].notna()], platform, evidence)
+        found["other users of the GPU at the start"] = "; ".join(platform.device.gpu.get("busy") or []) or "none known"
+    known = platform.measurements["alone"].dropna().astype(bool)
+    if not known.all():
+        found["measured beside other work"] = f"{(~known).sum():,} of {len(known):,} points; see the column alone"
+    return found
+
+
+def _of_runs(own: pd.DataFrame, evidence: Evidence) -> dict[str, str]:
+    """How well the runs of a point agree, each in a separate process."""
+    own = own[own["runs"] > 1]
+    if own.empty:
+        return {}
+    apart = 100 * (own["run_high_ms"] - own["run_low_ms"]) / own["time_ms"]
+    shares = (f"{rounded(100 * (apart <= most).mean(), '%')} % within {most} %" for most in (1, 2))
+    said = f"{', '.join(shares)} of {len(own):,} points; the farthest apart are {rounded(apart.max(), '%')} %"
+    beyond = own[apart > 2]
+    short = beyond["time_ms"] < SHORT
+    lowered = (~short & _throttled(beyond, evidence)).sum()
+    if short.any() or lowered:
+        said += f"; of those beyond 2 %, {short.sum():,} take less than 10 µs and {lowered:,} ran at a lowered clock"
+    return {"runs that agree": said}
+
+
+def _of_clocks(own: pd.DataFrame, platform: Platform, evidence: Evidence) -> dict[str, str]:
+    """At how many points the clock was below the highest, to which percentages of a peak refer, and the lowest."""
+    slow, highest = describe(own[_throttled(own, evidence)], evidence), platform.device.gpu["sm_clock_mhz"]
+    said = f"{len(slow):,} of {len(own):,} points below {100 * LOWERED:.0f} % of {highest:,} MHz"
+    if len(slow):
+        row = slow.sort_values("sm_clock_mhz", kind="stable").iloc[0]
+        choice = f" ({row['choice']})" if row["choice"] else ""
+        which = f"{row['kernel']}{choice} in {row['dtype']} at {row['shape']}"
+        said += f"; the lowest median, {rounded(row['sm_clock_mhz'], 'MHz')} MHz, is that of {which}"
+    return {"lowered clocks": said} if len(own) else {}
 
 
 def cards_differ(evidence: Evidence) -> pd.DataFrame:
@@ -110,20 +133,6 @@ def _why(row: Mapping[str, Any]) -> str:
     if row["high_cycles"] / row["low_cycles"] - 1 <= row["cards_percent"] / 200:
         return f"the clock: {row['low_mhz']:.0f} to {row['high_mhz']:.0f} MHz"
     return ""
-
-
-def clocks(evidence: Evidence) -> pd.DataFrame:
-    """At which clocks each GPU ran: of how many `points` one is known, and how many ran at a lowered one.
-
-    `lowered` counts those below limit_percent of the highest clock; kernel, choice, dtype, shape and sm_clock_mhz are
-    of the point with the lowest.
-    """
-    known = evidence.gpu[evidence.gpu["sm_clock_mhz"].notna()]
-    slow = describe(known[_throttled(known, evidence)], evidence).sort_values("sm_clock_mhz", kind="stable")
-    least = slow.drop_duplicates("platform")[["platform", "kernel", "choice", "dtype", "shape", "sm_clock_mhz"]]
-    found = known.groupby("platform", sort=False).size().rename("points").reset_index()
-    lowered = found["platform"].map(slow["platform"].value_counts()).fillna(0).astype(int)
-    return found.assign(lowered=lowered, limit_percent=100 * LOWERED).merge(least, how="left", on="platform")
 
 
 def _throttled(rows: pd.DataFrame, evidence: Evidence) -> pd.Series:

@@ -183,7 +183,7 @@ def _largest_of(probes: pd.DataFrame) -> list[dict[str, Any]]:
     """The sizes of a platform, the product of source a's n, and the largest product that was timed of each kernel."""
     found = [{"label": label, "value": probes[column].iloc[0]} for column, label in _SIZES.values() if len(probes)]
     timed = probes[probes["time_ms"].notna()]
-    for row in timed[timed["source_ms"].notna()].to_dict("records"):
+    for row in timed[timed["published_ms"].notna()].to_dict("records"):
         found.append(_product(f"{row['kernel']}, n = {row['timed_n']:,}", row["timed_n"], row["time_ms"]))
     for row in timed.drop_duplicates("kernel", keep="last").to_dict("records"):
         own = _product(f"{row['kernel']}, the largest n timed", row["timed_n"], row["time_ms"])

@@ -1,6 +1,6 @@
 """Tables and figures of the page as HTML: each with a number, an anchor, a caption, and its data to take away.
 
-A table of many rows shows those that matter. The whole is packed beside a fold, whose opening makes a table of it that
+A table of many rows shows the first. The whole is packed beside a fold, whose opening makes a table of it that
 can be sorted and filtered (DataTables, bundled by itables); so is a figure that few want. Without scripts the page
 reads, and its links lead to files beside it.
 """
@@ -31,7 +31,7 @@ from tilewise.study.status import Accuracy, Status
 
 #: The folder beside the page with its figures and tables, one file each; with scripts, a link takes the page's own.
 FIGURES_FOLDER = "figures"
-#: A table of more rows is folded to the rows that matter.
+#: Of a table of more rows the others are in its fold.
 MOST_ROWS = 15
 _MISSING = "–"
 #: Columns that stay even if they are empty, because an empty one says that nothing was measured.
@@ -194,37 +194,6 @@ def _order(row: Mapping[str, Any], column: str) -> float | None:
     )  # JSON has no infinity
 
 
-def is_key_row(table: pd.DataFrame) -> pd.Series:
-    """Of each row whether it stands for the others while the table is folded: the best and the baseline.
-
-    Of those the largest product's if they are many; of a table that marks no best, the fastest rows or the first.
-    """
-    marked = pd.Series(True, table.index)
-    if "best" in table and table["best"].any():
-        marked = table["best"].fillna(False).astype(bool) | table["anchor"].fillna(False).astype(bool)
-        case = ["platform", "kernel", "dtype", *SHAPE]
-        if set(case) <= set(table):  # a kernel with a single choice is its own best
-            marked |= table.groupby(case, dropna=False)["kernel"].transform("size") == 1
-    if marked.sum() > MOST_ROWS and set(SHAPE) <= set(table):
-        work = table[SHAPE].astype("float64").prod(axis=1)
-        marked &= work == work[marked].max()
-    if "limit_percent" in table:  # of what limits a kernel, those of which it is known
-        marked &= table["limit_percent"].notna()
-    if marked.sum() > MOST_ROWS:
-        rates = table["gflops"].where(marked) if "gflops" in table else -marked.cumsum().where(marked)
-        marked &= rates.rank(ascending=False, method="first") <= MOST_ROWS // 2
-    return marked
-
-
-def own_rows(table: pd.DataFrame, evidence: Evidence) -> pd.Series:
-    """Of each row whether it is this machine's own word on a GPU's kernel, without a GPU, beside recorded ones."""
-    if "platform" not in table:
-        return pd.Series(False, table.index)
-    on_gpu = pd.Series(evidence.on_gpu(table["kernel"]) if "kernel" in table else True, table.index)
-    own = table["platform"].isin(evidence.folded) & on_gpu
-    return own if not own.all() else pd.Series(False, table.index)
-
-
 def table_html(
     table: pd.DataFrame,
     layout: str | None,
@@ -235,24 +204,19 @@ def table_html(
     number: int | None = None,
     folded: bool = False,
 ) -> str:
-    """A table as HTML with its number and caption; if it is long, the rows that matter, then all of them in a fold.
+    """A table as HTML with its number and caption; if it is long, its first rows, then all of them in a fold.
 
     A `folded` one is the fold alone.
 
     `layout` is the name of one in tables.yaml, or None for all columns of the table. `caption` is HTML that begins with
-    a title in <b>. A platform column with a single platform and columns without any entry are left out. What a machine
-    without a GPU says of the GPU's kernels is in the fold only. `name` is that of the anchor and of the CSV file
-    (default: from the title).
+    a title in <b>. A platform column with a single platform and columns without any entry are left out. `name` is that
+    of the anchor and of the CSV file (default: from the title).
     """
     name = name or name_of(caption)
     machine = evidence.machine if evidence else lambda platform, kernel: platform
     columns = _said(headings.make_headings(layout, table), table, hide, bool(layout))
-    own = own_rows(table, evidence) if evidence else pd.Series(False, table.index)
-    shown = table[~own]
-    few = shown[is_key_row(shown)] if len(shown) > MOST_ROWS else shown
-    brief = _said(headings.make_headings(layout, table, brief=True), few if len(few) else table, hide, bool(layout))
-    if evidence and evidence.gpus:
-        brief.pop("emulator", None)
+    few = table.head(MOST_ROWS)
+    brief = _said(headings.make_headings(layout, table, brief=True), few, hide, bool(layout))
     first = _Table(few, brief, machine, layout is None)
     link = csv_link(table[list(columns)], name)
     words = f"{pieces().number('Table', f'table-{name}', number)} {caption} {link}"

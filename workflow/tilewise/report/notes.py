@@ -1,6 +1,6 @@
-"""Placeholders for sentences, figures, tables or claims that fail to render; the rest of the page is unaffected.
+"""Placeholders for sections, figures, tables or claims that fail to render; the rest of the page is unaffected.
 
-A piece is a sentence, a figure, a table or a claim.
+A piece is a section, a figure, a table or a claim.
 """
 
 import html

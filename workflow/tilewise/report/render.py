@@ -7,7 +7,7 @@ import gzip
 import html
 import importlib.util
 import itertools
-import logging
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -21,32 +21,17 @@ from markdown_it.token import Token
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
-from kernelscope.files import atomic_path, read_text
+from kernelscope.files import atomic_path
 from kernelscope.yaml_input import read_yaml
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import Evidence, Platform, load_evidence
-from tilewise.explain import climb, provenance, quantities, timings
-from tilewise.explain.number_format import rounded
+from tilewise.explain import climb, quantities, timings
 from tilewise.explain.tiling import tiling
 from tilewise.files import write_json
-from tilewise.report import (
-    beside,
-    claims,
-    figures,
-    headings,
-    headlines,
-    markup,
-    notes,
-    remarks,
-    sections,
-    story,
-    tables,
-)
+from tilewise.report import articles, beside, claims, figures, headings, headlines, markup, notes, sections, tables
 from tilewise.report.drawings import pieces
-from tilewise.report.sections import Machine, Row
 from tilewise.report.template_context import FIGURES, LAYOUTS, TABLES
 from tilewise.study.accuracy import MEANING
-from tilewise.study.expressions import ceil_div
 
 TEMPLATE = ROOT / "report" / "template" / "report.html.j2"
 #: Who wrote this, the licence and, if there is one, the address of the repository.
@@ -59,8 +44,7 @@ class Page:
     """The functions of sections, and the page made of them.
 
     `both` is the evidence that also has recorded platforms to compare with, `drawn` the folder of the tasks' figures,
-    if they are drawn already, and `sides` are the runs that stand side by side; without `answers` those of the
-    assignment are left out. `left_out` has the place of every sentence that was left out, and the reason.
+    if they are drawn already, and `sides` are the runs that stand side by side.
     """
 
     def __init__(
@@ -69,16 +53,14 @@ class Page:
         both: Evidence | None = None,
         drawn: Path | str | None = None,
         sides: beside.Sides | None = None,
-        answers: bool = True,
     ) -> None:
         self.evidence, self.both, self.drawn = evidence, both or evidence, drawn
-        self.sides, self.answers = sides or beside.Sides(None, evidence), answers
+        self.sides = sides or beside.Sides(None, evidence)
         self.tasks: dict[str, Any] = evidence.config["tasks"]
         self.drawings: dict[str, str] = {}
         self._begin()
         self._pieces: list[str] = []
         self._made: dict[str, Any] = {}
-        self._language = sections.Language(self.names())
         self._markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
 
     # ---- What sections may call --------------------------------------------------------------------------------------
@@ -86,23 +68,11 @@ class Page:
     def names(self) -> dict[str, Any]:
         """The names that sections may use."""
         return {name: getattr(self, name) for name in sections.NAMES} | {
-            "answers": self.answers,
-            "ceil_div": ceil_div,
-            "Verdict": claims.Verdict,
+            "config": self.evidence.config,
+            "kinds": {name: Markup(words) for name, words in MEANING.items()},
             "nearly": quantities.NEARLY,
+            "Verdict": claims.Verdict,
         }
-
-    def gpus(self, *tasks: str) -> list[Machine]:
-        """The platforms with GPU times, each asked about some tasks, or about all."""
-        return self._asked(self.evidence.gpus, tasks)
-
-    def machines(self, *tasks: str) -> list[Machine]:
-        """All platforms, each asked about some tasks, or about all."""
-        return self._asked(self.evidence.everyone, tasks)
-
-    def _asked(self, platforms: Iterable[Platform], tasks: tuple[str, ...]) -> list[Machine]:
-        evidence = self.evidence.select_tasks(*tasks) if tasks else self.evidence
-        return [Machine(evidence, each) for each in platforms]
 
     def has(self, name: str) -> bool:
         """Whether something is to be shown: a task of the config, or rows of a table of the evidence or of TABLES."""
@@ -110,64 +80,14 @@ class Page:
             return not self.evidence.facts[name].empty
         return name in self.tasks or (name in TABLES and notes.attempt(name, lambda: len(self.frame(name)) > 0, bool))
 
-    def rows(self, name: str, *known: str, **where: Any) -> list[Row]:
-        """Rows of a table of TABLES, or of a task: some columns are known, others have a value, or one of a list.
-
-        To a row with a platform comes `machine`: words for it. A table that cannot be made has no rows, and a note.
-        """
-        if name in self._missing:
-            return []
-        table = notes.attempt(f"Text: {name.replace('_', ' ')}", lambda: self.frame(name), str)
-        if isinstance(table, str):
-            self._missing[name] = table
-            return []
-        chosen = pd.Series(True, table.index)
-        for column in known:
-            chosen &= table[column].notna()
-        for column, value in where.items():
-            chosen &= table[column].isin(value if isinstance(value, list) else [value])
-        table = table[chosen]
-        if "platform" in table:
-            kernels = table["kernel"] if "kernel" in table else [""] * len(table)
-            machines = [self.both.machine(*each, dated=False) for each in zip(table["platform"], kernels)]
-            table = table.assign(machine=pd.Series(machines, table.index, "str"))
-        return [Row(row) for row in _rows(table)]
-
-    def row(self, name: str, *known: str, **where: Any) -> Row:
-        """The only one of `rows`; raises Untestable if there is none."""
-        found = self.rows(name, *known, **where)
-        if not found:
-            raise quantities.Untestable(f"there is no such row in {name}: {where}")
-        return found[0]
-
-    def published(self, quantity: str) -> float:
-        """The first of the sources' figures of a quantity."""
-        found = self.evidence.published
-        return found.loc[found["quantity"] == quantity, "value"].iloc[0]
-
-    def minimum_s(self) -> float:
-        """The time in s after which the measurement of a steady point ends."""
-        return self.evidence.config["timing"]["min_time_s"]
-
-    def overheads(self) -> list[str]:
-        """The overhead in isolated times, in words for each GPU on which it was measured."""
-        return [
-            f"{rounded(overhead)} µs of each isolated time on {notes.plain_text(self.evidence.labels[name])} are "
-            "overhead."
-            for name, overhead in provenance.overheads(self.evidence.everyone).items()
-        ]
+    def configs(self) -> dict[str, Markup]:
+        """The resolved config of each machine, as JSON."""
+        evidence = self.evidence
+        return {evidence.names[each.name]: Markup(json.dumps(each.config, indent=1)) for each in evidence.everyone}
 
     def several(self) -> bool:
         """Whether there are GPUs to compare."""
         return len(self.both.gpus) > 1
-
-    def kinds(self) -> dict[str, str]:
-        """The operands of the accuracy gate, and what each of them is."""
-        return {name.replace("_", " "): Markup(words) for name, words in MEANING.items()}
-
-    def origin(self) -> Markup:
-        """The origin of the measurements."""
-        return Markup(notes.attempt("Text: origin", lambda: remarks.origin(self.evidence), notes.note_html))
 
     def figure(self, name: str, title: str, caption: str = "", folded: bool = False) -> Markup:
         """The figure of a task, of `figures.OVERVIEW` or of FIGURES, with its caption in Markdown, or `folded`."""
@@ -226,7 +146,7 @@ class Page:
 
     def what_ran(self) -> list[dict[str, Any]]:
         """What this run measured, and what was not right, for each of its machines."""
-        return notes.attempt("Text: what ran", lambda: headlines.what_ran(self.sides), lambda note: [])
+        return headlines.what_ran(self.sides)
 
     def speedups(self, title: str, caption: str = "") -> Markup:
         """The speed-up over the naive kernel, rung by rung, of this run and the recorded ones."""
@@ -257,18 +177,23 @@ class Page:
 
     def verdicts_on(self, *names: str) -> Markup:
         """The verdicts on some claims, on the first machine with times."""
-        platform = self.evidence.readers[0].name
-        own = self.verdicts[self.verdicts["platform"] == platform]
-        return self._piece("Claims", lambda: markup.verdicts_html(own, names))
+
+        def made() -> str:
+            found = self.frame("claims")
+            return markup.verdicts_html(found[found["platform"] == self.evidence.readers[0].name], names)
+
+        return self._piece("Claims", made)
 
     def claims(self) -> Markup:
         """The verdicts on the published claims: marks, and a table of all."""
-        number = self._numbers["Table"]
-        return self._piece("Table: Claims", lambda: markup.claims_html(self.verdicts, self.evidence, next(number)))
+        return self._piece(
+            "Table: Claims",
+            lambda: markup.claims_html(self.frame("claims"), self.evidence, next(self._numbers["Table"])),
+        )
 
     def tiles(self, name: str, idea: str = "", title: str = "") -> Markup:
         """What is new in a kernel at the product at which it is fastest, beside the lines that begin with `idea`."""
-        timed = timings.timed_rows(self.ladder).sort_values("gflops")
+        timed = timings.timed_rows(self.frame("ladder")).sort_values("gflops")
         own = timed[timed["kernel"] == name]
         if own.empty:
             return Markup("")
@@ -288,10 +213,11 @@ class Page:
 
         return self._piece(f"Figure: Tiles of {name}", made)
 
-    def steps(self, row: pd.Series, rungs: pd.DataFrame, more: Iterable[tuple[str, str]] = ()) -> Markup:
-        """The ceiling, the rate and the stall reasons of a rung, as far as known, and what more."""
-        said = [(term, Markup(self._markdown.renderInline(words))) for term, words in remarks.step(rungs, row)]
-        return Markup(f"{pieces().step([*said, *more])}\n\n")
+    def box(self, kernel: str) -> Markup:
+        """The numbers of a rung in float."""
+        said = articles.box(self.rungs(), kernel)
+        items = [(term, Markup(self._markdown.renderInline(words))) for term, words in said]
+        return Markup(f"{pieces().step(items)}\n\n")
 
     def further_tasks(self) -> dict[str, str]:
         """The tasks of the config that no section names: name -> title."""
@@ -307,21 +233,6 @@ class Page:
         return [name for name in _unnamed(figures.OVERVIEW) if name not in ("climb", "last_rungs")]
 
     # ---- What they are made of ---------------------------------------------------------------------------------------
-
-    @property
-    def ladder(self) -> pd.DataFrame:
-        """The best of every kernel for every product."""
-        return self._once("ladder", lambda: tables.ladder(self.evidence))
-
-    @property
-    def verdicts(self) -> pd.DataFrame:
-        """The verdicts on all claims."""
-        return self._once("verdicts", lambda: claims.verdicts(claims.load(), self.evidence))
-
-    @property
-    def compared(self) -> pd.DataFrame:
-        """The points that two machines have measured."""
-        return self._once("compared", lambda: provenance.platforms(self.both))
 
     def rungs(self, task: str = climb.CLIMB) -> pd.DataFrame:
         """The rungs of a ladder at its largest product."""
@@ -376,26 +287,19 @@ class Page:
 
     def section(self, name: str) -> str:
         """A file of report/sections as HTML; one that cannot be made is a note."""
-        make, before = functools.partial(self._language.get_template, name), set(self._missing)
-        text = notes.attempt(f"Section: {name}", lambda: make().render(), notes.note_html)
-        missing = [notes.note_html(note) for table, note in self._missing.items() if table not in before]
-        return self._html("\n\n".join([text, *missing]))
+        return self._html(sections.Language(self.names()).fill(name))
 
-    def article(self, numbers: dict[str, Any]) -> str:
-        """The story with its numbers as HTML; this is the page of the first of its runs."""
-        own = {"box": functools.partial(story.box, self), "filling": self.filling}
-        language = sections.Language(self.names() | numbers | own)
-        made = self._html(sections.keep_together(language.from_string(read_text(story.TEXT)).render()))
-        caption = re.compile(r"<p>Table: <strong>(.*?)\.</strong>(.*?)</p>\s*<table>", re.DOTALL)
+    def article(self, place: Path, numbers: Mapping[str, Any]) -> str:
+        """A text of `articles` with its numbers as HTML; one that cannot be made is a note."""
+        text = sections.Language({**self.names(), **numbers}, place.parent).fill(place.name)
+        caption = re.compile(r"<p>Table: <strong>(.*?)\.</strong>(.*?)</p>\s*<table>(.*?)</table>", re.DOTALL)
         box = '<div class="table" tabindex="0" role="region" aria-label="{0}"><table>'
-        box += "<caption><span><b>{0}.</b>{1}</span></caption>"
-        made = caption.sub(lambda found: box.format(*found.groups()), made)
-        first, rest = made.replace("</table>", "</table></div>").split("<h2", 1)
-        return f'<div class="first">{first}</div>\n<h2{rest}'
+        box += "<caption><span><b>{0}.</b>{1}</span></caption>{2}</table></div>"
+        return caption.sub(lambda found: box.format(*found.groups()), self._html(sections.keep_together(text)))
 
     def text(self, source: str) -> str:
-        """A piece of a section as HTML, for a writer who tries a sentence."""
-        return self._html(self._language.from_string(source).render())
+        """A piece of a section as HTML, for a writer who tries one."""
+        return self._html(sections.Language(self.names()).from_string(source).render())
 
     def _html(self, text: str) -> str:
         tokens = self._markdown.parse(text)
@@ -409,22 +313,23 @@ class Page:
         found = self._markdown.renderer.render(tokens, self._markdown.options, {})
         return re.sub(r'<div data-piece="(\d+)"></div>', lambda piece: self._pieces[int(piece[1])], found)
 
-    def html(self, page: str) -> str:
-        """One of sections.FOLDERS as a whole page, with its own numbers."""
-        self._begin()
-        parts = [self.section(name) for name in sections.names_of(sections.FOLDERS[page])]
-        return self._whole(page, parts, self.evidence.everyone)
+    def html(
+        self,
+        page: str = "report",
+        make: Callable[[], list[str]] | None = None,
+        measured: Iterable[Platform] | None = None,
+        alone: bool = False,
+    ) -> str:
+        """One of sections.PAGES as a whole page with its own numbers: the sections, or what `make` returns.
 
-    def story(self, make: Callable[[], str], gpus: Iterable[Platform] = ()) -> str:
-        """The page of the story that `make` returns, which is about these recorded `gpus`."""
+        It is about the platforms `measured` (default: all); one that stands `alone` has no links to other pages.
+        """
         self._begin()
-        return self._whole("story", [make()], gpus)
-
-    def _whole(self, page: str, parts: list[str], measured: Iterable[Platform]) -> str:
+        parts = make() if make else [self.section(name) for name in sections.names_of()]
         loader = Environment(loader=FileSystemLoader(TEMPLATE.parent), trim_blocks=True, lstrip_blocks=True)
         options: dict[str, Any] = {
             "page": page,
-            "pages": sections.PAGES if self.answers else {},
+            "pages": {} if alone else sections.PAGES,
             "sections": parts,
             "headings": self.headings,
         }
@@ -433,7 +338,10 @@ class Page:
         options |= {
             "preview": preview_of(page),
             "cited": read_yaml(CITATION),
-            "measured": [(each.label, each.device.captured[:10], each.commits) for each in measured],
+            "measured": [
+                (each.label, each.device.captured[:10], each.commits)
+                for each in (self.evidence.everyone if measured is None else measured)
+            ],
             "datatables": _datatables() if any("data-table=" in each for each in parts) else "",
         }
         return loader.get_template(TEMPLATE.name).render(**options)
@@ -441,13 +349,7 @@ class Page:
     def _begin(self) -> None:
         """Forget the headings, the numbers and the notes of another page."""
         self.headings: list[str] = []
-        self._missing: dict[str, str] = {}
         self._numbers = {"Table": itertools.count(1), "Figure": itertools.count(1)}
-
-    @property
-    def left_out(self) -> list[tuple[str, str]]:
-        """Places and reasons of the sentences left out so far."""
-        return self._language.left_out
 
 
 def load(folders: Iterable[Path | str] | None = None, recorded: Path | str = RECORDED, **options: Any) -> Page:
@@ -458,11 +360,32 @@ def load(folders: Iterable[Path | str] | None = None, recorded: Path | str = REC
     return Page(evidence, both, sides=beside.Sides(beside.load_record(Path(recorded)), evidence), **options)
 
 
-def assignment(sides: beside.Sides, answers: bool = True) -> Page:
-    """The page of source a's assignment, whose answers are those of the recorded runs, if there are any."""
+def assignment(sides: beside.Sides, answers: bool = True, article: Path = articles.ASSIGNMENT) -> str:
+    """The page of source a's assignment with its answers, which are about the recorded runs.
+
+    If there are none, a sentence stands in the place of the answers; if these contradict the record, a note.
+    """
     evidence = sides.record or sides.own
     assert evidence is not None
-    return Page(evidence, sides=sides, answers=answers)
+    page, numbers = Page(evidence, sides=sides), dict[str, Any]()
+    instead = "The answers are about the recorded runs, which this copy of the study lacks (report/recorded)." * answers
+    if answers and sides.record and _is_recorded(article):
+        numbers, instead = notes.attempt(
+            "Answers", lambda: (_fill(article)[0], ""), lambda note: (numbers, notes.note_html(note))
+        )
+    names = {"answers": bool(numbers), "instead": Markup(instead), **numbers}
+    return page.html("assignment", lambda: [page.article(article, names)], alone=not answers)
+
+
+def _is_recorded(article: Path) -> bool:
+    """Whether there is one of the runs that an article is about."""
+    return any((RECORDED / name).is_dir() for name in articles.runs(article))
+
+
+def _fill(article: Path) -> tuple[dict[str, Any], dict[str, Page]]:
+    """The numbers of an article, and a page of each of the runs that it is about."""
+    pages = {name: Page(load_evidence([RECORDED / name])) for name in articles.runs(article)}
+    return articles.fill(pages, article), pages
 
 
 def render(
@@ -478,12 +401,10 @@ def render(
     figures of the tasks, if they are drawn already.
     """
     page = load([Path(folder) for folder in folders], recorded, drawn=drawn)
-    asked = {"report": page, "assignment": assignment(page.sides)}
-    texts = {Path(output).with_name(f"{name}.html"): each.html(name) for name, each in asked.items()}
-    texts[Path(output).with_name("story.html")], told = tell(page)
+    story, told = tell(page)
+    made = {"report": page.html(), "story": story, "assignment": assignment(page.sides)}
+    texts = {Path(output).with_name(f"{name}.html"): text for name, text in made.items()}
     found = list(dict.fromkeys(note for text in texts.values() for note in notes.find_notes(text)))
-    for place, reason in page.left_out:
-        logging.getLogger("tilewise").info("report/sections/%s: left out: %s", place, reason)
     write_json(found, Path(output).with_name(notes.FILE))
     write(texts, told.drawings | page.drawings)
     for name, own in (("report", page), ("story", told)):
@@ -506,25 +427,28 @@ def _preview(page: Page) -> Figure:
     return figures.draw("climb", evidence, rows[rows["platform"].isin([gpu.name for gpu in evidence.gpus[:1]])])
 
 
-def tell(page: Page, place: Path = story.NUMBERS) -> tuple[str, Page]:
+def tell(page: Page, article: Path = articles.STORY) -> tuple[str, Page]:
     """The page of the story, as HTML and with its drawings; it is about the recorded runs alone.
 
     If the record contradicts it or is damaged, a note stands in its place, on `page`; if there is none, a sentence.
     """
-    if not any((RECORDED / name).is_dir() for name in story.runs(place)):
-        words = "The story is about the recorded runs, which this copy of the study lacks (report/recorded)."
-        return page.story(lambda: f"<h1>{sections.PAGES['story']}</h1><p>{words}</p>"), page
+
+    def instead(words: str) -> tuple[str, Page]:
+        return page.html("story", lambda: [f"<h1>{sections.PAGES['story']}</h1><p>{words}</p>"], ()), page
 
     def made() -> tuple[str, Page]:
-        runs = {name: Page(load_evidence([RECORDED / name])) for name in story.runs(place)}
-        numbers, first = story.fill(runs, place), next(iter(runs.values()))
-        gpus = [gpu for each in runs.values() for gpu in each.evidence.gpus]
-        return first.story(lambda: first.article(numbers), gpus), first
+        numbers, pages = _fill(article)
+        first = next(iter(pages.values()))
 
-    def otherwise(note: str) -> tuple[str, Page]:
-        return page.story(lambda: f"<h1>{sections.PAGES['story']}</h1>{notes.note_html(note)}"), page
+        def parts() -> list[str]:
+            opening, rest = first.article(article, numbers).split("<h2", 1)
+            return [f'<div class="first">{opening}</div>\n<h2{rest}']
 
-    return notes.attempt("Page: story.html", made, otherwise)
+        return first.html("story", parts, [gpu for each in pages.values() for gpu in each.evidence.gpus]), first
+
+    if not _is_recorded(article):
+        return instead("The story is about the recorded runs, which this copy of the study lacks (report/recorded).")
+    return notes.attempt("Page: story.html", made, lambda note: instead(notes.note_html(note)))
 
 
 def write_assignment(output: Path | str, answers: bool, recorded: Path = RECORDED) -> None:
@@ -535,7 +459,7 @@ def write_assignment(output: Path | str, answers: bool, recorded: Path = RECORDE
     record = beside.load_record(recorded)
     if record is None:
         raise UserError(f"{recorded}: there is no recorded run, whose numbers the page shows; use a whole clone")
-    text = assignment(beside.Sides(record, None), answers).html("assignment")
+    text = assignment(beside.Sides(record, None), answers)
     with atomic_path(output) as file:
         file.write_text(text, encoding="utf-8")
 
@@ -580,12 +504,8 @@ def anchor_of(title: str) -> str:
 
 def _unnamed(names: Iterable[str]) -> list[str]:
     """Those names that no section of the page of tables has in quotation marks."""
-    text = "".join((sections.FOLDER / name).read_text(encoding="utf-8") for name in sections.names_of("tables"))
+    text = "".join((sections.FOLDER / name).read_text(encoding="utf-8") for name in sections.names_of())
     return [name for name in names if f'"{name}"' not in text]
-
-
-def _rows(table: pd.DataFrame) -> list[pd.Series]:
-    return [row for _, row in table.iterrows()]
 
 
 def _datatables() -> str:

@@ -230,7 +230,7 @@ _OF_METHOD = {
     "accuracy": accuracy,
     "energy": energy,
     "grading": grading,
-    "maximum_size": sizes.maximum_size,
+    "maximum_size": sizes.probes,
     "cold_start": cold_start,
     "launch_limits": launch_limits,
     "bandwidth": bandwidth,
