@@ -340,9 +340,8 @@ class Host:
 
     def origin(self, text: str, scope: Scope) -> tuple[str, Scope]:
         """The name of an array where it is allocated, and the function there."""
-        found = re.search(
-            r"[A-Za-z_]\w*(?:(?:\.|->)\w+(?!\w*\())*", re.sub(r"^(?:thrust::)?\w*cast(?:<[^>]*>)?|^\([^()]*\*\)", "", text)
-        )
+        plain = re.sub(r"^(?:thrust::)?\w*cast(?:<[^>]*>)?|^\([^()]*\*\)", "", text)
+        found = re.search(r"[A-Za-z_]\w*(?:(?:\.|->)\w+(?!\w*\())*", plain)
         name = found[0] if found else ""
         if name in scope.parameters and scope.caller:
             return self.origin(scope.parameters[name], scope.caller)
