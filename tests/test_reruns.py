@@ -197,8 +197,7 @@ REGISTRY = {
     "column_major": (put(*PLAIN, "column_major", value=["A"]), {"one"}, {"one"}),
     "ld": (put(*PLAIN, "ld", value={"A": "p + 8"}), {"one"}, {"one"}),
     "batched": (put(*PLAIN, "batched", value=True), NONE, NONE),
-    "architecture": (put("special", "architecture", value="100a"), {"three"}, NONE),
-    "capability": (put("special", "capability", value="10.0"), {"three"}, NONE),
+    "needs": (put("special", "needs", value=["tma"]), {"three"}, NONE),
     "faulty": (lambda kernels: kernels.update(wrong=FAULTY), NONE, NONE),
     "emulated": (put("special", "emulated", value=True), NONE, {"three"}),
     "reason": (put("special", "reason", value="another"), NONE, {"three"}),
@@ -223,7 +222,7 @@ REGISTRY = {
 TRACED, COMPILED = ({"trace"}, {"trace"}), ({"occupancy", "trace"}, {"trace"})
 BESIDE = {
     "platforms.*.backend": ({"probe", "occupancy"}, {"probe", "occupancy"}),
-    **dict.fromkeys(("architecture", "capability"), ({"occupancy"}, NONE)),
+    "needs": ({"occupancy"}, NONE),
     **dict.fromkeys(
         [f"tasks.*.{key}" for key in ("method", *(f"sweeps.{k}" for k in ("kernel", "dtype", "block", "*")))], COMPILED
     ),
