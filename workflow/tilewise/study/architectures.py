@@ -88,7 +88,9 @@ def lacks(needs: Collection[str], capability: str) -> str:
         return ""
     found = [f"{need.name} ({need.where})" for need in missing]
     words = " and ".join([*[", ".join(found[:-1])] * (len(found) > 1), found[-1]])
-    places = [f"{place} takes the place of {need.name}" for need in missing for of, place in need.instead if of == major]
+    places = [
+        f"{place} takes the place of {need.name}" for need in missing for of, place in need.instead if of == major
+    ]
     return "; ".join([f"this GPU, of compute capability {capability}, lacks {words}", *places])
 
 
