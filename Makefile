@@ -8,14 +8,26 @@ endif
 endif
 VENV := .venv
 BIN := $(VENV)/bin
+supported := 'import sys; v = sys.version_info[:2]; (3, 11) <= v < (3, 15) or print("Tilewise needs Python 3.11 to 3.14, \
+	this is", sys.version.split()[0] + "; name another, as in: make quick PYTHON=python3.11") or sys.exit(1)'
 # Tools run as `python -m`: the first line of a script cannot name a Python in every folder.
 # Tests marked slow run whole studies through Slurm and wait for minutes; CI runs them too.
 PYTEST ?= -m "not slow and not exhaustive"
-# The GPU packages are large; they are installed if there is a GPU to use them.
-EXTRAS := $(if $(shell command -v nvidia-smi),-gpu)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help quick report test test-all lint clean lock
+# The packages of CUDA 12 or 13, or none, as the driver and the GPUs need them; CUDA=12 or CUDA=13 forces them.
+# CHOICE ends with the name of a file of requirements/, after the line that says why.
+ifneq ($(filter-out help clean lock,$(or $(MAKECMDGOALS),report)),)
+CHOICE := $(shell { $(PYTHON) -c $(supported) && PYTHONPATH=workflow $(PYTHON) -m tilewise.nvidia.toolkits $(CUDA); } 2>&1)
+ifneq ($(.SHELLSTATUS),0)
+$(error $(CHOICE))
+endif
+endif
+# An environment with CUDA is whole without a GPU too.
+SET := $(or $(filter-out run,$(lastword $(CHOICE))),$(patsubst $(VENV)/run-%,%,$(firstword $(wildcard $(VENV)/run-*))),run)
+EXTRAS := $(addprefix -,$(filter-out run,$(SET)))
+
+.PHONY: help environment quick report test test-all lint clean lock
 
 # $(call step,what,command): a line with how long it took, and a dot every ten seconds; what the command prints is shown if
 # it fails. pip's warnings, such as those of an index that is not there, are no failures.
@@ -34,6 +46,8 @@ report: $(VENV)/run$(EXTRAS) ## run the whole study of this machine and write re
 
 quick: $(VENV)/run$(EXTRAS) ## run a short study of this machine and write results/report.html and the pages beside it
 	@exec python -m snakemake --cores $(CORES) --configfile config/quick.yaml -- all
+
+environment: $(VENV)/run$(EXTRAS) ## make the environment .venv alone; on a login node with CUDA=12 or CUDA=13
 
 test: $(VENV)/test$(EXTRAS) ## run the tests
 	@python -m pytest $(PYTEST)
@@ -67,15 +81,16 @@ lock: ## choose the newest versions and write requirements/; needs uv (pip insta
 	@# Ubuntu 22.04 has 3.11.0rc1, which its pip leaves out of "python_full_version < '3.12'".
 	sed -i -E "s/python_full_version ([<>]=?) '([0-9]+\.[0-9]+)'/python_version \1 '\2'/" requirements/*.txt
 
-$(VENV)/run$(EXTRAS): pyproject.toml requirements/run.txt requirements/gpu.txt
-	@$(PYTHON) -c 'import sys; sys.exit("Tilewise needs Python 3.11 to 3.14, this is " + sys.version.split()[0] + "; name another, as in: make quick PYTHON=python3.11") if not (3, 11) <= sys.version_info[:2] < (3, 15) else 0'
+# An environment has the packages of one CUDA: it is made anew for another.
+$(VENV)/run$(EXTRAS): pyproject.toml requirements/$(SET).txt
 	@test "$$(uname -sm)" = 'Linux x86_64' || { echo "Tilewise needs Linux on x86-64, this is $$(uname -sm)"; exit 1; }
-	$(call step,making the environment $(VENV),$(PYTHON) -m venv $(VENV))
-	$(call step,installing the packages ($(if $(EXTRAS),1.4 GB with those of the GPU,250 MB)),$(call packages,$(if $(EXTRAS),gpu,run)))
+	@echo '$(subst ','\'',$(filter-out $(SET),$(CHOICE)))'
+	$(call step,making the environment $(VENV),$(PYTHON) -m venv $(if $(filter-out $@,$(wildcard $(VENV)/run-*)),--clear) $(VENV))
+	$(call step,installing the packages ($(if $(EXTRAS),1.4 GB with those of the GPU,250 MB)),$(call packages,$(SET)))
 	@touch $@
 
 $(VENV)/test$(EXTRAS): $(VENV)/run$(EXTRAS) requirements/test.txt
-	$(call step,installing the packages of the tests,$(call packages,test $(if $(EXTRAS),gpu)))
+	$(call step,installing the packages of the tests,$(call packages,test $(if $(EXTRAS),$(SET),compiler)))
 	@touch $@
 
 # clang-tidy reads a header with the sources that include it; these have none.
