@@ -83,7 +83,8 @@ lock: ## choose the newest versions and write requirements/; needs uv (pip insta
 
 # An environment has the packages of one CUDA: it is made anew for another.
 $(VENV)/run$(EXTRAS): pyproject.toml requirements/$(SET).txt
-	@test "$$(uname -sm)" = 'Linux x86_64' || { echo "Tilewise needs Linux on x86-64, this is $$(uname -sm)"; exit 1; }
+	@case "$$(uname -sm)" in 'Linux x86_64' | 'Linux aarch64') ;; \
+		*) echo "Tilewise needs Linux on x86-64 or aarch64, this is $$(uname -sm)"; exit 1;; esac
 	@echo '$(subst ','\'',$(filter-out $(SET),$(CHOICE)))'
 	$(call step,making the environment $(VENV),$(PYTHON) -m venv $(if $(filter-out $@,$(wildcard $(VENV)/run-*)),--clear) $(VENV))
 	$(call step,installing the packages ($(if $(EXTRAS),1.4 GB with those of the GPU,250 MB)),$(call packages,$(SET)))
@@ -100,5 +101,5 @@ tidied := $(emulator)/*/*.cpp $(emulator)/include/cuda_pipeline.h $(emulator)/in
 clang-format := python -c 'import clang_format; clang_format.clang_format()'
 clang-tidy := python -c 'import clang_tidy; clang_tidy.clang_tidy()'
 # One file for each extra of pyproject.toml, whole in itself; they agree because they come from one resolution.
-extras := compiler gpu notebook triton languages test
+extras := compiler compiler12 gpu gpu12 notebook triton languages test
 exported := --quiet --frozen --no-emit-project --no-annotate --no-header

@@ -125,15 +125,23 @@ def test_the_lock_has_what_the_project_names_with_a_hash_for_every_package():
         locked = {}
         for each in (Requirement(entry.partition(" --hash")[0]) for entry in entries):
             locked.setdefault(each.name, []).append(each)
-        wanted = [*project["dependencies"], *extras.get(name, []), *extras["compiler"] * (name == "gpu")]
+        wanted = [*project["dependencies"], *extras.get(name, [])]
+        wanted += extras.get(name.replace("gpu", "compiler"), []) * name.startswith("gpu")
         for each in map(Requirement, wanted):
             if each.name != project["name"]:
                 assert [str(found.specifier) for found in locked[each.name.replace("_", "-")]] == [str(each.specifier)]
         for version in ("3.11.2", "3.11.14", "3.12.12", "3.13.9", "3.14.1"):
-            here = {"platform_machine": "x86_64", "sys_platform": "linux", "python_full_version": version}
+            here = {"sys_platform": "linux", "python_full_version": version}
             here["python_version"] = version.rpartition(".")[0]
-            for versions in locked.values():
-                assert sum(each.marker.evaluate(here) for each in versions) <= 1
+            taken = {}
+            for machine in ("x86_64", "aarch64"):
+                counts = {
+                    package: sum(each.marker.evaluate(here | {"platform_machine": machine}) for each in versions)
+                    for package, versions in locked.items()
+                }
+                assert max(counts.values()) <= 1
+                taken[machine] = {package for package, count in counts.items() if count}
+            assert taken["x86_64"] - taken["aarch64"] <= {"cuda-bench"} and taken["aarch64"] <= taken["x86_64"]
 
 
 def test_the_gpu_packages_leave_pip_nothing_to_try():
@@ -142,7 +150,7 @@ def test_the_gpu_packages_leave_pip_nothing_to_try():
     named = [Requirement(line) for lines in extras.values() for line in lines]
     assert [str(each) for each in named if "ctk" in each.extras] == []
     for extra, suffix, cuda in (("gpu", "", "13.0"), ("gpu12", "-cu12", "12.9")):
-        lines = extras[extra] + extras["compiler"] * (extra == "gpu")
+        lines = extras[extra] + extras[extra.replace("gpu", "compiler")]
         pinned = {each.name: each for each in map(Requirement, lines)}
         assert {"cudart", "curand", "nvrtc"} <= pinned["cuda-toolkit"].extras
         assert str(pinned[f"nvidia-cublas{suffix}"].specifier).startswith(f"=={cuda[:3]}"), "newer than the toolkit's"

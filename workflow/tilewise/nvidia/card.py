@@ -1,5 +1,6 @@
 """Describe a card by CUDA and NVML: limits, peaks and versions."""
 
+import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,6 +39,11 @@ def describe(platform: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, A
             f"the platform's backend is gpu, but the package {error.name} is missing; run "
             f"`pip install -r requirements/{requirements}.txt` ({why}), or choose the backend emulator"
         ) from None
+    if importlib.util.find_spec("cuda.bench") is None:
+        raise UserError(
+            "the package cuda-bench, which times, is missing; it has no wheel for aarch64: build it as docs/cluster.md "
+            "shows, or choose the backend emulator"
+        )
     with gpus.show_only(cards[0].uuid):
         return _described(cupy, cards)
 
