@@ -7,7 +7,7 @@ import dataclasses
 import re
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from tilewise.study import registry
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.points import Point
-from tilewise.study.sweeps import Reading, expand
+from tilewise.study.sweeps import Reading, Target, expand, gpu_of_choices
 
 #: The compute capabilities of the table, each with cards that have it.
 CAPABILITIES = {
@@ -37,8 +37,8 @@ PAGE = ROOT / "docs" / "architectures.md"
 
 
 class Compiled(NamedTuple):
-    """A kernel's product, compiled for an architecture: its registers, the bytes that all its functions spill, and the
-    reason why a GPU cannot run it, or the compiler's error."""
+    """A kernel's product, compiled for an architecture: its registers, the bytes that all its functions spill, the most
+    shared memory of a block, and the reason why a GPU cannot run it, or the compiler's error."""
 
     kernel: str
     dtype: str
@@ -46,6 +46,7 @@ class Compiled(NamedTuple):
     target: str
     registers: int
     spill_bytes: int
+    shared_bytes: int
     unsupported: str
     error: str
 
@@ -58,13 +59,15 @@ class Compiled(NamedTuple):
         return "**error**" if self.error else f"{self.registers}{spills}"
 
 
-def points(config: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> list[Point]:
-    """The first point of every CUDA kernel and element type in a config, with the registry's first choices; of a type
-    that the config leaves out, the point of another type, if the kernel takes it."""
+def points(config: Mapping[str, Any], kernels: Mapping[str, Kernel], capability: str) -> list[Point]:
+    """The first point of every CUDA kernel and element type in a config, with the choices of a GPU of this compute
+    capability that is not tuned; of a type that the config leaves out, the point of another one, if the kernel takes
+    it."""
+    target = Target(gpu=gpu_of_choices("", kernels, capability))
     tasks = [name for name, task in config["tasks"].items() if task.get("method", "sweep") in ("sweep", "batches")]
     found: dict[tuple[str, str], Point] = {}
     for task in tasks:
-        for point in expand(config, kernels, task, reading=Reading(batches=True)):
+        for point in expand(config, kernels, task, target, Reading(batches=True)):
             found.setdefault((point.kernel, point.dtype), point)
     asked = []
     for kernel in (kernel for kernel in kernels.values() if kernel.kind == Kind.CUDA):
@@ -74,23 +77,32 @@ def points(config: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> list[Poi
 
 
 def compile_all(
-    asked: Iterable[Point], kernels: Mapping[str, Kernel], capabilities: Collection[str], workers: int = 1
+    asked: Iterable[Point], kernels: Mapping[str, Kernel], capability: str, workers: int = 1
 ) -> list[Compiled]:
-    """Compile all launches of some points for GPUs of some compute capabilities."""
+    """Compile all launches of some points for GPUs of a compute capability."""
     found, asked = [], list(asked)
-    for capability in capabilities:
+    with tempfile.TemporaryDirectory() as folder:
         device = Device.from_capability(capability)
-        with tempfile.TemporaryDirectory() as folder:
-            made = build.build(build.instances(asked, kernels), kernels, device, folder, workers)
-        for point in asked:
-            plan, built = kernels[point.kernel].plan(point), made[point.kernel]
-            entries = {name: built["instances"][name] for name in plan.instances}
-            product = entries[plan.product.instance] if plan.product else {}
-            spills = sum(entry.get("spill_bytes", 0) for entry in entries.values())
-            errors = [entry["error"] for entry in entries.values() if "error" in entry]
-            target = kernels[point.kernel].target(capability)
-            about = (point.kernel, point.dtype, capability, target, product.get("registers", 0), spills)
-            found.append(Compiled(*about, built["unsupported"], *(errors or [""])[:1]))
+        made = build.build(build.instances(asked, kernels), kernels, device, folder, workers)
+    for point in asked:
+        plan, built = kernels[point.kernel].plan(point), made[point.kernel]
+        entries = {launch.instance: built["instances"][launch.instance] for launch in plan.launches}
+        errors = [entry["error"] for entry in entries.values() if "error" in entry]
+        launched = [(launch.dynamic_shared_bytes, entries[launch.instance]) for launch in plan.launches]
+        assert plan.product is not None  # a CUDA kernel has one
+        found.append(
+            Compiled(
+                point.kernel,
+                point.dtype,
+                capability,
+                kernels[point.kernel].target(capability),
+                entries[plan.product.instance].get("registers", 0),
+                sum(entry.get("spill_bytes", 0) for entry in entries.values()),
+                max(dynamic + entry.get("shared_bytes", 0) for dynamic, entry in launched),
+                built["unsupported"],
+                *(errors or [""])[:1],
+            )
+        )
     return found
 
 
@@ -144,7 +156,7 @@ def main(workers: int) -> int:
     kernels = registry.load()
     config = read_yaml(ROOT / "config" / "config.yaml")
     taken = [each for each in CAPABILITIES if not nvrtc.cannot_compile(each)]
-    found = compile_all(points(config, kernels), kernels, taken, workers)
+    found = [one for each in taken for one in compile_all(points(config, kernels, each), kernels, each, workers)]
     write(section(found, nvrtc.compiler().upper()))
     wrong = undeclared(found)
     print("\n".join(wrong) or f"{PAGE.relative_to(ROOT)}: {len(found)} builds by {nvrtc.compiler()}")

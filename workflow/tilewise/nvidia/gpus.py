@@ -46,13 +46,14 @@ def model(name: str) -> str:
 
 
 class Machine(NamedTuple):
-    """A machine as a platform: its name, its backend (gpu or emulator), how many GPUs measure, and a line about those
-    that do not, which is empty if there are none."""
+    """A machine as a platform: its name, its backend (gpu or emulator), how many GPUs measure, a line about those that
+    do not, which is empty if there are none, and the compute capability of those that do."""
 
     name: str
     backend: str
     gpus: int
     remark: str
+    capability: str = ""
 
 
 def installed() -> list[Gpu]:
@@ -144,7 +145,8 @@ def this_machine() -> Machine:
         hidden = f"{VISIBLE} is '{asked}' and hides {_listed(here)}: kernels run on the CPU emulator" if here else ""
         return Machine("emulator", "emulator", 0, hidden)
     measured = of_model(first.name, seen)
-    return Machine(first.model, "gpu", len(measured), _left_out(first, [gpu for gpu in seen if gpu not in measured]))
+    remark = _left_out(first, [gpu for gpu in seen if gpu not in measured])
+    return Machine(first.model, "gpu", len(measured), remark, first.capability)
 
 
 @contextlib.contextmanager

@@ -256,7 +256,8 @@ def _whole(kept: Kept) -> Iterator[str]:
 
 def _points(kept: Kept, task: str) -> Iterator[str]:
     """Points of a sweep without a row, and rows that are no points of it."""
-    target = Target("gpu", sweeps.gpu_of_choices(kept.platform.name, kept.kernels))
+    capability = kept.platform.device.gpu["compute_capability"]
+    target = Target("gpu", sweeps.gpu_of_choices(kept.platform.name, kept.kernels, capability))
     asked = {_sorted(point): point.label() for point in sweeps.expand(kept.study, kept.kernels, task, target)}
     measured, there = kept.platform.measurements, {}
     for row in measured[measured["task"] == task].to_dict("records"):

@@ -73,6 +73,21 @@ NEEDS = {
 }
 
 
+#: The most bytes of shared memory of a block, by compute capability, that a launch may ask for.
+SHARED_BYTES = {"7.0": 98304, "7.2": 98304, "7.5": 65536, "8.0": 166912, "8.7": 166912} | {
+    **dict.fromkeys(("8.6", "8.8", "8.9", "12.0", "12.1"), 101376),
+    **dict.fromkeys(("9.0", "10.0", "10.1", "10.3", "11.0"), 232448),
+}
+#: The entry of kernels/tuned.yaml whose choices take no more shared memory than this, for GPUs that are not tuned and
+#: have less than an H200.
+SMALL_CHOICES, SMALL_SHARED_BYTES = "shared-99-kib", 101376
+
+
+def has_little_shared_memory(capability: str) -> bool:
+    """Whether a block of such a GPU has less shared memory than an H200's."""
+    return SHARED_BYTES.get(nearest_known(capability), 0) < SHARED_BYTES["9.0"]
+
+
 def known() -> list[str]:
     """The compute capabilities for which some toolkit compiles, oldest first."""
     return sorted({each for toolkit in TOOLKITS for each in toolkit.capabilities}, key=_order)
