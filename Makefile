@@ -27,7 +27,7 @@ endif
 SET := $(or $(filter-out run,$(lastword $(CHOICE))),$(patsubst $(VENV)/run-%,%,$(firstword $(wildcard $(VENV)/run-*))),run)
 EXTRAS := $(addprefix -,$(filter-out run,$(SET)))
 
-.PHONY: help environment quick report test test-all lint clean lock
+.PHONY: help environment quick report test test-all architectures lint clean lock
 
 # $(call step,what,command): a line with how long it took, and a dot every ten seconds; what the command prints is shown if
 # it fails. pip's warnings, such as those of an index that is not there, are no failures.
@@ -35,9 +35,9 @@ step = @printf '%s ... ' '$(1)'; begin=$$(date +%s); \
 	while sleep 10 >/dev/null 2>&1; kill -0 $$$$ 2>/dev/null; do printf .; done & dots=$$!; \
 	said=$$($(2) 2>&1); status=$$?; kill $$dots; \
 	[ $$status = 0 ] && echo "$$(($$(date +%s) - begin)) s" || { printf 'failed\n%s\n' "$$said"; exit $$status; }
-pip = $(BIN)/python -m pip install -qq --disable-pip-version-check
+pip = python -m pip install -qq --disable-pip-version-check
 # $(call packages,names): what those files of requirements/ name, by version and hash, then the project itself.
-packages = { $(pip) $(foreach name,$(1),-r requirements/$(name).txt) && $(pip) --no-deps --editable .; }
+packages = { $(BIN)/$(pip) $(foreach name,$(1),-r requirements/$(name).txt) && $(BIN)/$(pip) --no-deps --editable .; }
 
 # Typed without a name, make makes the report.
 report: $(VENV)/run$(EXTRAS) ## run the whole study of this machine and write results/report.html and the pages beside it
@@ -54,6 +54,10 @@ test: $(VENV)/test$(EXTRAS) ## run the tests
 
 test-all: $(VENV)/test$(EXTRAS) ## run also the tests that take minutes or need a network
 	@python -m pytest
+
+architectures: $(VENV)/test$(EXTRAS) $(VENV)-cuda12/compiler ## compile every kernel for eight architectures, by NVRTC 12.9 and 13, into docs/architectures.md
+	@python -m tilewise.compile.architectures "$$(nproc)"
+	@$(VENV)-cuda12/bin/python -m tilewise.compile.architectures "$$(nproc)"
 
 lint: $(VENV)/test$(EXTRAS) ## check style, types and workflow
 	$(call step,ruff check,python -m ruff check .)
@@ -92,6 +96,12 @@ $(VENV)/run$(EXTRAS): pyproject.toml requirements/$(SET).txt
 
 $(VENV)/test$(EXTRAS): $(VENV)/run$(EXTRAS) requirements/test.txt
 	$(call step,installing the packages of the tests,$(call packages,test $(if $(EXTRAS),$(SET),compiler)))
+	@touch $@
+
+# The compiler of CUDA 12 has an environment beside that of CUDA 13: a process has the modules of one of them.
+$(VENV)-cuda12/compiler: pyproject.toml requirements/compiler12.txt
+	$(call step,making the environment $(VENV)-cuda12,$(PYTHON) -m venv --clear $(VENV)-cuda12)
+	$(call step,installing the compiler of CUDA 12,$(VENV)-cuda12/bin/$(pip) -r requirements/compiler12.txt && $(VENV)-cuda12/bin/$(pip) --no-deps --editable .)
 	@touch $@
 
 # clang-tidy reads a header with the sources that include it; these have none.

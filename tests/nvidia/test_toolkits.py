@@ -45,7 +45,8 @@ CHOSEN = {
     "a second family": (
         [H200, V100],
         "gpu",
-        "driver 580.1: CUDA 13 packages; GPU 1 (Tesla V100-SXM2-16GB) needs `CUDA_VISIBLE_DEVICES=1 make quick CUDA=12`",
+        "driver 580.1: CUDA 13 packages; GPU 1 (Tesla V100-SXM2-16GB) needs "
+        "`CUDA_VISIBLE_DEVICES=1 make quick CUDA=12`",
     ),
     "a part of MIG first": ([MIG, T4], "gpu", "driver 580.1: CUDA 13 packages"),
     "no GPU": ([], "run", "no GPU with a driver here: packages without CUDA"),
