@@ -63,10 +63,10 @@ def test_a_machine_whose_gpus_are_hidden_is_an_emulator_and_says_so(machine, con
 
 def test_a_machine_without_a_driver_is_an_emulator_without_a_remark(monkeypatch, tmp_path, config):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert gpus.this_machine() [:4] == ("emulator", "emulator", 0, "")
+    assert gpus.this_machine()[:4] == ("emulator", "emulator", 0, "")
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho NVIDIA-SMI has failed\nexit 9\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
-    assert gpus.this_machine() [:4] == ("emulator", "emulator", 0, "")
+    assert gpus.this_machine()[:4] == ("emulator", "emulator", 0, "")
 
 
 @pytest.mark.parametrize(
