@@ -8,14 +8,26 @@ endif
 endif
 VENV := .venv
 BIN := $(VENV)/bin
+supported := 'import sys; v = sys.version_info[:2]; (3, 11) <= v < (3, 15) or print("Tilewise needs Python 3.11 to 3.14, \
+	this is", sys.version.split()[0] + "; name another, as in: make quick PYTHON=python3.11") or sys.exit(1)'
 # Tools run as `python -m`: the first line of a script cannot name a Python in every folder.
 # Tests marked slow run whole studies through Slurm and wait for minutes; CI runs them too.
 PYTEST ?= -m "not slow and not exhaustive"
-# The GPU packages are large; they are installed if there is a GPU to use them.
-EXTRAS := $(if $(shell command -v nvidia-smi),-gpu)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help quick report test test-all lint clean lock
+# The packages of CUDA 12 or 13, or none, as the driver and the GPUs need them; CUDA=12 or CUDA=13 forces them.
+# CHOICE ends with the name of a file of requirements/, after the line that says why.
+ifneq ($(filter-out help clean lock,$(or $(MAKECMDGOALS),report)),)
+CHOICE := $(shell { $(PYTHON) -c $(supported) && PYTHONPATH=workflow $(PYTHON) -m tilewise.nvidia.toolkits $(CUDA); } 2>&1)
+ifneq ($(.SHELLSTATUS),0)
+$(error $(CHOICE))
+endif
+endif
+# An environment with CUDA is whole without a GPU too.
+SET := $(or $(filter-out run,$(lastword $(CHOICE))),$(patsubst $(VENV)/run-%,%,$(firstword $(wildcard $(VENV)/run-*))),run)
+EXTRAS := $(addprefix -,$(filter-out run,$(SET)))
+
+.PHONY: help environment quick report test test-all architectures lint clean lock
 
 # $(call step,what,command): a line with how long it took, and a dot every ten seconds; what the command prints is shown if
 # it fails. pip's warnings, such as those of an index that is not there, are no failures.
@@ -23,9 +35,9 @@ step = @printf '%s ... ' '$(1)'; begin=$$(date +%s); \
 	while sleep 10 >/dev/null 2>&1; kill -0 $$$$ 2>/dev/null; do printf .; done & dots=$$!; \
 	said=$$($(2) 2>&1); status=$$?; kill $$dots; \
 	[ $$status = 0 ] && echo "$$(($$(date +%s) - begin)) s" || { printf 'failed\n%s\n' "$$said"; exit $$status; }
-pip = $(BIN)/python -m pip install -qq --disable-pip-version-check
+pip = python -m pip install -qq --disable-pip-version-check
 # $(call packages,names): what those files of requirements/ name, by version and hash, then the project itself.
-packages = { $(pip) $(foreach name,$(1),-r requirements/$(name).txt) && $(pip) --no-deps --editable .; }
+packages = { $(BIN)/$(pip) $(foreach name,$(1),-r requirements/$(name).txt) && $(BIN)/$(pip) --no-deps --editable .; }
 
 # Typed without a name, make makes the report.
 report: $(VENV)/run$(EXTRAS) ## run the whole study of this machine and write results/report.html and the pages beside it
@@ -35,11 +47,17 @@ report: $(VENV)/run$(EXTRAS) ## run the whole study of this machine and write re
 quick: $(VENV)/run$(EXTRAS) ## run a short study of this machine and write results/report.html and the pages beside it
 	@exec python -m snakemake --cores $(CORES) --configfile config/quick.yaml -- all
 
+environment: $(VENV)/run$(EXTRAS) ## make the environment .venv alone; on a login node with CUDA=12 or CUDA=13
+
 test: $(VENV)/test$(EXTRAS) ## run the tests
 	@python -m pytest $(PYTEST)
 
 test-all: $(VENV)/test$(EXTRAS) ## run also the tests that take minutes or need a network
 	@python -m pytest
+
+architectures: $(VENV)/test$(EXTRAS) $(VENV)-cuda12/compiler ## compile every kernel for eight architectures, by NVRTC 12.9 and 13, into docs/architectures.md
+	@python -m tilewise.compile.architectures "$$(nproc)"
+	@$(VENV)-cuda12/bin/python -m tilewise.compile.architectures "$$(nproc)"
 
 lint: $(VENV)/test$(EXTRAS) ## check style, types and workflow
 	$(call step,ruff check,python -m ruff check .)
@@ -67,15 +85,23 @@ lock: ## choose the newest versions and write requirements/; needs uv (pip insta
 	@# Ubuntu 22.04 has 3.11.0rc1, which its pip leaves out of "python_full_version < '3.12'".
 	sed -i -E "s/python_full_version ([<>]=?) '([0-9]+\.[0-9]+)'/python_version \1 '\2'/" requirements/*.txt
 
-$(VENV)/run$(EXTRAS): pyproject.toml requirements/run.txt requirements/gpu.txt
-	@$(PYTHON) -c 'import sys; sys.exit("Tilewise needs Python 3.11 to 3.14, this is " + sys.version.split()[0] + "; name another, as in: make quick PYTHON=python3.11") if not (3, 11) <= sys.version_info[:2] < (3, 15) else 0'
-	@test "$$(uname -sm)" = 'Linux x86_64' || { echo "Tilewise needs Linux on x86-64, this is $$(uname -sm)"; exit 1; }
-	$(call step,making the environment $(VENV),$(PYTHON) -m venv $(VENV))
-	$(call step,installing the packages ($(if $(EXTRAS),1.4 GB with those of the GPU,250 MB)),$(call packages,$(if $(EXTRAS),gpu,run)))
+# An environment has the packages of one CUDA: it is made anew for another.
+$(VENV)/run$(EXTRAS): pyproject.toml requirements/$(SET).txt
+	@case "$$(uname -sm)" in 'Linux x86_64' | 'Linux aarch64') ;; \
+		*) echo "Tilewise needs Linux on x86-64 or aarch64, this is $$(uname -sm)"; exit 1;; esac
+	@echo '$(subst ','\'',$(filter-out $(SET),$(CHOICE)))'
+	$(call step,making the environment $(VENV),$(PYTHON) -m venv $(if $(filter-out $@,$(wildcard $(VENV)/run-*)),--clear) $(VENV))
+	$(call step,installing the packages ($(if $(EXTRAS),1.4 GB with those of the GPU,250 MB)),$(call packages,$(SET)))
 	@touch $@
 
 $(VENV)/test$(EXTRAS): $(VENV)/run$(EXTRAS) requirements/test.txt
-	$(call step,installing the packages of the tests,$(call packages,test $(if $(EXTRAS),gpu)))
+	$(call step,installing the packages of the tests,$(call packages,test $(if $(EXTRAS),$(SET),compiler)))
+	@touch $@
+
+# The compiler of CUDA 12 has an environment beside that of CUDA 13: a process has the modules of one of them.
+$(VENV)-cuda12/compiler: pyproject.toml requirements/compiler12.txt
+	$(call step,making the environment $(VENV)-cuda12,$(PYTHON) -m venv --clear $(VENV)-cuda12)
+	$(call step,installing the compiler of CUDA 12,$(VENV)-cuda12/bin/$(pip) -r requirements/compiler12.txt && $(VENV)-cuda12/bin/$(pip) --no-deps --editable .)
 	@touch $@
 
 # clang-tidy reads a header with the sources that include it; these have none.
@@ -85,5 +111,5 @@ tidied := $(emulator)/*/*.cpp $(emulator)/include/cuda_pipeline.h $(emulator)/in
 clang-format := python -c 'import clang_format; clang_format.clang_format()'
 clang-tidy := python -c 'import clang_tidy; clang_tidy.clang_tidy()'
 # One file for each extra of pyproject.toml, whole in itself; they agree because they come from one resolution.
-extras := compiler gpu notebook triton languages test
+extras := compiler compiler12 gpu gpu12 notebook triton languages test
 exported := --quiet --frozen --no-emit-project --no-annotate --no-header

@@ -332,7 +332,7 @@ def instructions(asked):
         if kernel.kind == "cuda":
             opcode = "DMMA.16x8x4" if point.kernel == "dmma" else {"double": "DFMA", "int32": "IMAD"}.get(point.dtype)
             about = {"kernel": kernel.name, "dtype": point.dtype, "instance": kernel.plan(point).product.instance}
-            about["architecture"] = f"sm_{kernel.architecture or 90}"
+            about["architecture"] = kernel.target("9.0")
             loop = {"instructions": 100, "multiply_add_instructions": 50, "multiply_add_share": 0.5}
             loop |= {"multiply_add": opcode or "FFMA", "shared_loads_32": 30, "integer": 20, "reused_operands": 25}
             rows[tuple(about.values())] = (

@@ -13,6 +13,7 @@ import urllib.request
 import filelock
 import pytest
 import yaml
+from cards import H200, smi
 from clones import copy_repository
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -73,16 +74,26 @@ def test_a_gpu_that_comes_later_brings_its_packages(tmp_path):
     (tmp_path / ".venv/run").touch()
     (tmp_path / "bin").mkdir()
 
-    def plan():
-        path = f"{tmp_path}/bin:/usr/bin:/bin"
-        return subprocess.run(
-            ["make", "-n", "report"], cwd=tmp_path, env={"PATH": path}, capture_output=True, text=True
-        )
+    def plan(*variables, **environment):
+        command = ["make", "-n", "report", f"PYTHON={sys.executable}", *variables]
+        environment |= {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
 
     assert "pip install" not in plan().stdout
-    (tmp_path / "bin/nvidia-smi").write_text("#!/bin/sh\n")
-    (tmp_path / "bin/nvidia-smi").chmod(0o755)
+    smi(tmp_path / "bin", [H200])
     assert "pip install -qq --disable-pip-version-check -r requirements/gpu.txt" in plan().stdout
+    (tmp_path / ".venv/run-gpu").touch()
+    assert "pip install" not in plan().stdout
+    assert "pip install" not in plan(CUDA_VISIBLE_DEVICES="").stdout, "the packages of CUDA do no harm without it"
+    plain, forced = plan(), plan("CUDA=12")
+    assert "venv --clear" in forced.stdout and "-r requirements/gpu12.txt" in forced.stdout and not plain.stderr
+    assert "driver 580.1: CUDA 12 packages" in forced.stdout
+    (tmp_path / "bin/nvidia-smi").unlink()
+    smi(tmp_path / "bin", [H200 | {"driver_version": "550.54.14"}])
+    refused = plan("CUDA=13")
+    assert refused.returncode and refused.stderr.endswith(
+        "*** CUDA 13 needs driver 580 or newer, and this is 550.54.14; use CUDA=12.  Stop.\n"
+    )
 
 
 def copy_makefile(folder):
@@ -90,6 +101,7 @@ def copy_makefile(folder):
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, folder)
     shutil.copytree(ROOT / "requirements", folder / "requirements")
+    (folder / "workflow").symlink_to(ROOT / "workflow")
 
 
 def test_every_dependency_is_pinned():
@@ -113,15 +125,23 @@ def test_the_lock_has_what_the_project_names_with_a_hash_for_every_package():
         locked = {}
         for each in (Requirement(entry.partition(" --hash")[0]) for entry in entries):
             locked.setdefault(each.name, []).append(each)
-        wanted = [*project["dependencies"], *extras.get(name, []), *extras["compiler"] * (name in ("gpu", "test"))]
+        wanted = [*project["dependencies"], *extras.get(name, [])]
+        wanted += extras.get(name.replace("gpu", "compiler"), []) * name.startswith("gpu")
         for each in map(Requirement, wanted):
             if each.name != project["name"]:
                 assert [str(found.specifier) for found in locked[each.name.replace("_", "-")]] == [str(each.specifier)]
         for version in ("3.11.2", "3.11.14", "3.12.12", "3.13.9", "3.14.1"):
-            here = {"platform_machine": "x86_64", "sys_platform": "linux", "python_full_version": version}
+            here = {"sys_platform": "linux", "python_full_version": version}
             here["python_version"] = version.rpartition(".")[0]
-            for versions in locked.values():
-                assert sum(each.marker.evaluate(here) for each in versions) <= 1
+            taken = {}
+            for machine in ("x86_64", "aarch64"):
+                counts = {
+                    package: sum(each.marker.evaluate(here | {"platform_machine": machine}) for each in versions)
+                    for package, versions in locked.items()
+                }
+                assert max(counts.values()) <= 1
+                taken[machine] = {package for package, count in counts.items() if count}
+            assert taken["x86_64"] - taken["aarch64"] <= {"cuda-bench"} and taken["aarch64"] <= taken["x86_64"]
 
 
 def test_the_gpu_packages_leave_pip_nothing_to_try():
@@ -129,19 +149,22 @@ def test_the_gpu_packages_leave_pip_nothing_to_try():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = [Requirement(line) for lines in extras.values() for line in lines]
     assert [str(each) for each in named if "ctk" in each.extras] == []
-    [toolkit] = [each for each in named if each.name == "cuda-toolkit"]
-    assert {"cudart", "curand", "nvrtc"} <= toolkit.extras
-    pinned = {each.name: str(each.specifier) for each in named}
-    assert pinned["nvidia-cublas"].startswith("==13."), "newer than the toolkit's"
-    assert pinned["cuda-toolkit"].startswith("==13.0.") and pinned["nvidia-cuda-nvrtc"].startswith("==13.0.")
+    for extra, suffix, cuda in (("gpu", "", "13.0"), ("gpu12", "-cu12", "12.9")):
+        lines = extras[extra] + extras[extra.replace("gpu", "compiler")]
+        pinned = {each.name: each for each in map(Requirement, lines)}
+        assert {"cudart", "curand", "nvrtc"} <= pinned["cuda-toolkit"].extras
+        assert str(pinned[f"nvidia-cublas{suffix}"].specifier).startswith(f"=={cuda[:3]}"), "newer than the toolkit's"
+        assert str(pinned["cuda-toolkit"].specifier).startswith(f"=={cuda}.")
+        assert str(pinned[f"nvidia-cuda-nvrtc{suffix}"].specifier).startswith(f"=={cuda}.")
 
 
 #: A Python whose pip warns of an index that is not there; its second argument is the folder of the new environment.
 PYTHON = """#!/bin/sh
 case "$*" in
+  *"-m tilewise"*) exec {python} "$@";;
   *"-m venv"*) mkdir -p .venv/bin; cp "$0" .venv/bin/python;;
   *"-m pip"*) echo "WARNING: Location 'file:///nowhere/' is ignored" >&2
-    test -z "$BROKEN" || { echo no space left; exit 1; };;
+    test -z "$BROKEN" || {{ echo no space left; exit 1; }};;
 esac
 """
 
@@ -149,7 +172,7 @@ esac
 def make(folder, *arguments, **variables):
     """Run make in a folder that has nothing but the Makefile, with a Python that installs nothing."""
     copy_makefile(folder)
-    (folder / "python").write_text(PYTHON)
+    (folder / "python").write_text(PYTHON.format(python=sys.executable))
     (folder / "python").chmod(0o755)
     command = ["make", f"PYTHON={folder}/python", *arguments]
     environment = {"PATH": "/usr/bin:/bin", **variables}
@@ -160,9 +183,9 @@ def test_make_prints_a_line_for_each_step_with_its_seconds_whatever_pip_says(tmp
     done = make(tmp_path, ".venv/test")
     assert done.returncode == 0 and not done.stderr
     steps = ["making the environment .venv", "installing the packages (250 MB)", "installing the packages of the tests"]
-    assert [re.sub(r"\d+ s$", "N s", line) for line in done.stdout.splitlines()] == [
-        f"{name} ... N s" for name in steps
-    ]
+    why, *lines = done.stdout.splitlines()
+    assert why == "no GPU with a driver here: packages without CUDA"
+    assert [re.sub(r"\d+ s$", "N s", line) for line in lines] == [f"{name} ... N s" for name in steps]
 
 
 def test_make_shows_what_a_failed_step_said(tmp_path):

@@ -197,8 +197,7 @@ REGISTRY = {
     "column_major": (put(*PLAIN, "column_major", value=["A"]), {"one"}, {"one"}),
     "ld": (put(*PLAIN, "ld", value={"A": "p + 8"}), {"one"}, {"one"}),
     "batched": (put(*PLAIN, "batched", value=True), NONE, NONE),
-    "architecture": (put("special", "architecture", value="100a"), {"three"}, NONE),
-    "capability": (put("special", "capability", value="10.0"), {"three"}, NONE),
+    "needs": (put("special", "needs", value=["tma"]), {"three"}, NONE),
     "faulty": (lambda kernels: kernels.update(wrong=FAULTY), NONE, NONE),
     "emulated": (put("special", "emulated", value=True), NONE, {"three"}),
     "reason": (put("special", "reason", value="another"), NONE, {"three"}),
@@ -223,7 +222,7 @@ REGISTRY = {
 TRACED, COMPILED = ({"trace"}, {"trace"}), ({"occupancy", "trace"}, {"trace"})
 BESIDE = {
     "platforms.*.backend": ({"probe", "occupancy"}, {"probe", "occupancy"}),
-    **dict.fromkeys(("architecture", "capability"), ({"occupancy"}, NONE)),
+    "needs": ({"occupancy"}, NONE),
     **dict.fromkeys(
         [f"tasks.*.{key}" for key in ("method", *(f"sweeps.{k}" for k in ("kernel", "dtype", "block", "*")))], COMPILED
     ),
@@ -257,7 +256,7 @@ def leaves(schema, root, place=""):
 def test_every_key_of_the_schemas_has_its_edit():
     schema = read_yaml(SCHEMAS / "config.schema.yaml")
     # These need a cluster, a kernel with choices in tuned.yaml, and what is not right.
-    others = {"platforms.*.nodes", "tasks.*.sweeps.tuned", "strict"} | COUNTED_KEYS
+    others = {"platforms.*.nodes", "platforms.*.capability", "tasks.*.sweeps.tuned", "strict"} | COUNTED_KEYS
     assert leaves(schema, schema) == set(CONFIG) | SLURM_KEYS | others
     entry = read_yaml(SCHEMAS / "registry.schema.yaml")
     keys = set(entry["additionalProperties"]["properties"])

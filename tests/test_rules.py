@@ -34,7 +34,7 @@ def four_gpus(tmp_path, monkeypatch):
 
 def test_each_gpu_has_two_jobs_and_the_cpu_has_the_machine_for_itself(four_gpus, config):
     study = Study(config, cores=64)
-    assert study.platforms == {"nvidia-h200": {"backend": "gpu"}} and study.gpus == 4
+    assert study.platforms == {"nvidia-h200": {"backend": "gpu", "capability": "9.0"}} and study.gpus == 4
     cores = JobResources(study).cores_of
     assert cores(at("task1a")) == cores(at("bandwidth")) == 7
     assert cores(at("cpu")) == cores(at("loop_orders")) == 64

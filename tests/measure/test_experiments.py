@@ -168,7 +168,7 @@ def test_what_is_not_in_the_registry_compiles_too(capability):
     for case, dtype in bandwidth.CASES:
         kernel = kernels[case.kernel]
         at = point("", kernel.name, dtype, 64, 64, 64, **case.parameters)
-        if capability == "9.0" or not (kernel.architecture or kernel.capability):
+        if not kernel.cannot_run(capability):
             found.append((kernel, kernel.plan(at).instances[0]))
     for kernel, instance in found:
         cubin, entry = nvrtc.compile_cubin(kernel, instance, capability)
@@ -259,7 +259,7 @@ def test_a_probe_that_the_gpu_does_not_run_is_a_row(device, config, kernels, tmp
     work = work_of([], kernels, ampere, config, tmp_path)
     kernel = registry.load(bandwidth.PROBES)["tensor_products"]
     row = bandwidth._row(bandwidth.TENSOR, "half", kernel, work, tmp_path)
-    assert (row["status"], "measured" in row) == ("unsupported", False) and "sm_90a" in row["message"]
+    assert (row["status"], "measured" in row) == ("unsupported", False) and "lacks wgmma" in row["message"]
 
 
 @pytest.fixture(scope="module")

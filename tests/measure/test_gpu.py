@@ -221,3 +221,13 @@ def test_a_point_without_a_sample_of_its_own_is_no_other_points_time(tmp_path):
     assert samples.last()["times_ms"] == [pytest.approx(1)]
     with pytest.raises(UserError, match="no sample"):
         samples.last()
+
+
+def test_code_of_an_older_family_loads_as_ptx(tmp_path, kernels):
+    """As on a GPU that is newer than every toolkit. A driver before 550 does not say the sizes of parameters."""
+    from tilewise.nvidia import launcher, nvrtc
+
+    code, entry = nvrtc.cubin_of(kernels["naive"].path, "naive.cu", "naive<float>", "compute_80")
+    (tmp_path / "naive.ptx").write_bytes(code)
+    function = launcher.load(str(tmp_path / "naive.ptx"), entry["symbol"])
+    assert function.registers > 0 and function.parameter_bytes in ((8, 8, 8, 4, 4, 4), ())

@@ -63,25 +63,40 @@ def test_a_machine_whose_gpus_are_hidden_is_an_emulator_and_says_so(machine, con
 
 def test_a_machine_without_a_driver_is_an_emulator_without_a_remark(monkeypatch, tmp_path, config):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert gpus.this_machine() == ("emulator", "emulator", 0, "")
+    assert gpus.this_machine()[:4] == ("emulator", "emulator", 0, "")
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho NVIDIA-SMI has failed\nexit 9\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
-    assert gpus.this_machine() == ("emulator", "emulator", 0, "")
+    assert gpus.this_machine()[:4] == ("emulator", "emulator", 0, "")
 
 
 @pytest.mark.parametrize(
-    ("shown", "name", "count"),
+    ("shown", "name", "capability", "count"),
     [
-        (None, "nvidia-a100-sxm4-40gb", 2),
-        ("1", "tesla-t4", 1),
-        ("1,0", "tesla-t4", 1),
-        ("2", "nvidia-a100-sxm4-40gb", 1),
+        (None, "nvidia-a100-sxm4-40gb", "8.0", 2),
+        ("1", "tesla-t4", "7.5", 1),
+        ("1,0", "tesla-t4", "7.5", 1),
+        ("2", "nvidia-a100-sxm4-40gb", "8.0", 1),
     ],
 )
-def test_a_platform_is_named_after_the_gpu_that_measures(machine, config, shown, name, count):
+def test_a_platform_is_named_after_the_gpu_that_measures(machine, config, shown, name, capability, count):
     machine([A100, T4, A100 | {"uuid": "GPU-cc3300"}], shown)
     study = Study(config)
-    assert study.platforms == {name: {"backend": "gpu"}} and study.gpus == count
+    assert study.platforms == {name: {"backend": "gpu", "capability": capability}} and study.gpus == count
+
+
+def test_a_gpu_with_little_shared_memory_takes_choices_that_fit(machine, config, kernels):
+    """On this machine by nvidia-smi, on a cluster by the config; another one takes those of the first GPU."""
+    machine([A100])
+    here = Study(config)
+    platforms = {"a": {"backend": "gpu", "capability": "8.9"}, "b": {"backend": "gpu"}}
+    there = Study(config | {"platforms": platforms})
+
+    def most_shared(study, platform):
+        points = [point for point in study.timed_on(platform, "sweep") if point.kernel == "mma_sync"]
+        return max(launch.dynamic_shared_bytes for p in points for launch in kernels["mma_sync"].plan(p).launches)
+
+    assert most_shared(here, "nvidia-a100-sxm4-40gb") == most_shared(there, "a") == 98304
+    assert most_shared(there, "b") == 196608
 
 
 def test_a_run_says_which_cards_it_leaves_out_and_how_to_measure_them(machine, clone):

@@ -46,7 +46,7 @@ class Conditions:
             [self.study.kernels[name] for name in self.study.tuned[task]],
         )
         entries: list[Any] = [
-            [kernel.space, kernel.space_requires, kernel.requires, kernel.architecture] for kernel in kernels
+            [kernel.space, kernel.space_requires, kernel.requires, kernel.needs] for kernel in kernels
         ]
         entries += [[kernel.name, kernel.reads_c, kernel.workspaces, kernel.launches] for kernel in kernels]
         keys = ("seed", "shapes", "timing", "tuning", "verification", "emulator")
@@ -86,7 +86,7 @@ class Conditions:
         """What the registry says about compiling a kernel for a platform, and about why it cannot run there."""
         kernel = self.study.kernels[name]
         if self.study.backend_of(wildcards) == "gpu":
-            return [kernel.architecture, kernel.capability]
+            return kernel.needs
         return [kernel.emulated, kernel.reason]
 
     def of_occupancy(self, wildcards: Any) -> str:

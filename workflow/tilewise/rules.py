@@ -86,6 +86,8 @@ class Study:
         if config["platforms"] == "auto":
             here = gpus.this_machine()
             self.platforms = {here.name: {"backend": here.backend}}
+            if here.capability:
+                self.platforms[here.name]["capability"] = here.capability
             self.gpus, self.remark = max(1, here.gpus), here.remark
         else:
             self.platforms = slurm.spread(config["platforms"])
@@ -143,7 +145,8 @@ class Study:
         return self._gpu(wildcards.platform)
 
     def _gpu(self, platform: str) -> str:
-        return sweeps.gpu_of_choices(platform, self.kernels)
+        capability = self.platforms.get(platform, {}).get("capability", "")
+        return sweeps.gpu_of_choices(platform, self.kernels, capability)
 
     def timed_on(self, platform: str, method: str = "", only_timed: bool = True) -> list[Point]:
         """The points of all tasks, or of those of a method, as a platform would have them if it had a GPU."""

@@ -38,10 +38,10 @@ def unsupported(kernel: Kernel, device: Device) -> str:
         return ""
     if device.backend == "emulator":
         return "" if kernel.emulated else f"not emulated: {kernel.reason}"
+    capability = device.gpu["compute_capability"]
     compiler = COMPILERS.get(kernel.kind)
-    if compiler and (why := compiler.missing()):
-        return why
-    return kernel.cannot_run(device.gpu["compute_capability"])
+    missing = compiler.missing() if compiler else nvrtc.cannot_compile(capability)
+    return missing or kernel.cannot_run(capability)
 
 
 def build(

@@ -13,11 +13,13 @@ from kernelscope.limits import EMULATED_LIMITS
 from tilewise import UserError
 from tilewise.measure import environment
 from tilewise.nvidia import card, gpus
+from tilewise.study.architectures import TOOLKITS
 from tilewise.study.device import Device
 from tilewise.study.kernel import LANGUAGES
 
 PACKAGES = (
-    *("snakemake", "numpy", "pandas", "cupy-cuda13x", "cuda-core", "cuda-bench", "nvmath-python", "nvidia-cuda-nvrtc"),
+    *("snakemake", "numpy", "pandas", "cupy-cuda12x", "cupy-cuda13x", "cuda-core", "cuda-bench", "nvmath-python"),
+    *(toolkit.nvrtc for toolkit in TOOLKITS),
     *dict.fromkeys(language.package for language in LANGUAGES.values()),
 )
 

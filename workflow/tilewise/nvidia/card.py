@@ -1,10 +1,11 @@
 """Describe a card by CUDA and NVML: limits, peaks and versions."""
 
+import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
 from tilewise import UserError
-from tilewise.nvidia import gpus, nvml
+from tilewise.nvidia import gpus, nvml, toolkits
 
 #: Multiply-adds per cycle and multiprocessor by compute capability. Of float, double and int32: CUDA C++ Programming
 #: Guide, table "Throughput of Native Arithmetic Instructions", without tensor cores. Of the other types, on tensor
@@ -27,15 +28,22 @@ def describe(platform: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, A
 
     Raises UserError if CUDA or its packages are missing, or no GPU is visible.
     """
+    cards = gpus.of_platform(platform)
+    toolkits.check(cards[0])
     try:
         import cupy
         import pynvml  # noqa: F401  which nvml needs
     except ImportError as error:
+        requirements, why = toolkits.choose(cards, compatible=toolkits.compatible())
         raise UserError(
             f"the platform's backend is gpu, but the package {error.name} is missing; run "
-            "`pip install -r requirements/gpu.txt`, or choose the backend emulator"
+            f"`pip install -r requirements/{requirements}.txt` ({why}), or choose the backend emulator"
         ) from None
-    cards = gpus.of_platform(platform)
+    if importlib.util.find_spec("cuda.bench") is None:
+        raise UserError(
+            "the package cuda-bench, which times, is missing; it has no wheel for aarch64: build it as docs/cluster.md "
+            "shows, or choose the backend emulator"
+        )
     with gpus.show_only(cards[0].uuid):
         return _described(cupy, cards)
 
@@ -49,8 +57,8 @@ def _described(cupy: Any, cards: Sequence[gpus.Gpu]) -> tuple[dict[str, Any], di
         free, total = runtime.memGetInfo()
     except runtime.CUDARuntimeError as error:
         raise UserError(
-            f"the platform's backend is gpu, but CUDA answers: {error}; is there a GPU, and a driver for CUDA 13 "
-            "(580 or newer)?"
+            f"the platform's backend is gpu, but CUDA answers: {error}; is there a GPU, and a driver for "
+            "its CUDA packages (`python -m tilewise.nvidia.toolkits` shows which)?"
         ) from None
     capability, sms = f"{facts['major']}.{facts['minor']}", facts["multiProcessorCount"]
     rated, lanes = nvml.rated_limits(cards[0].uuid), LANES.get(capability, {})

@@ -16,7 +16,7 @@ try:
     from nvmath.bindings import cublasLt as lt
 except ImportError as error:
     raise Unsupported(
-        f"cublasLt's algorithms need the package nvmath-python of requirements/gpu.txt: {error}"
+        f"cublasLt's algorithms need the package nvmath-python of the GPU's requirements: {error}"
     ) from None
 
 #: Algorithms that are asked for, and the bytes of workspace that they may use.

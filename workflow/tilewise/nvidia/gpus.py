@@ -15,18 +15,24 @@ from typing import NamedTuple
 from tilewise import UserError
 
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
-_ASKED = "index,uuid,name,driver_version,mig.mode.current"
+#: A driver that is older than the fields that all the study's drivers know is asked without them.
+_ASKED, _LATER = "index,uuid,name,driver_version,mig.mode.current", ",compute_cap"
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU as nvidia-smi describes it; `divided` by MIG, it can only be used in parts."""
+    """A GPU as nvidia-smi describes it; `divided` by MIG, it can only be used in parts. Old drivers do not name its
+    compute capability."""
 
     index: int
     uuid: str
     name: str
     driver: str
     divided: bool
+    capability: str = ""
+
+    def __str__(self) -> str:
+        return f"GPU {self.index} ({self.name}{', divided by MIG' * self.divided})"
 
     @property
     def model(self) -> str:
@@ -40,27 +46,32 @@ def model(name: str) -> str:
 
 
 class Machine(NamedTuple):
-    """A machine as a platform: its name, its backend (gpu or emulator), how many GPUs measure, and a line about those
-    that do not, which is empty if there are none."""
+    """A machine as a platform: its name, its backend (gpu or emulator), how many GPUs measure, a line about those that
+    do not, which is empty if there are none, and the compute capability of those that do."""
 
     name: str
     backend: str
     gpus: int
     remark: str
+    capability: str = ""
 
 
 def installed() -> list[Gpu]:
     """All GPUs of the machine; none if nvidia-smi is missing or finds no driver."""
-    query = ["nvidia-smi", f"--query-gpu={_ASKED}", "--format=csv,noheader"]
+    found = []
+    for line in _answer(_ASKED + _LATER) or _answer(_ASKED):
+        index, uuid, name, driver, mig, *later = (cell.strip() for cell in line.split(","))
+        found.append(Gpu(int(index), uuid, name, driver, mig == "Enabled", *later))
+    return found
+
+
+def _answer(fields: str) -> list[str]:
     try:
+        query = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
         answer = subprocess.run(query, capture_output=True, encoding="utf-8")
     except OSError:
         return []
-    lines = answer.stdout.splitlines() if answer.returncode == 0 else []
-    found = []
-    for index, uuid, name, driver, mig in ([cell.strip() for cell in line.split(",")] for line in lines):
-        found.append(Gpu(int(index), uuid, name, driver, mig == "Enabled"))
-    return found
+    return answer.stdout.splitlines() if answer.returncode == 0 else []
 
 
 def visible(here: Sequence[Gpu] | None = None) -> list[Gpu]:
@@ -117,8 +128,8 @@ def of_platform(platform: str) -> list[Gpu]:
         asked = os.environ.get(VISIBLE)
         cause = "nvidia-smi finds none" if asked is None else f"{VISIBLE} is '{asked}'"
         raise UserError(
-            f"the platform's backend is gpu, but no GPU is visible here ({cause}); is there a GPU, and a driver for "
-            f"CUDA 13 (580 or newer)? To choose among several, set {VISIBLE} to numbers or UUIDs of `nvidia-smi -L`"
+            f"the platform's backend is gpu, but no GPU is visible here ({cause}); is there a GPU, and its driver "
+            f"(525 or newer)? To choose among several, set {VISIBLE} to numbers or UUIDs of `nvidia-smi -L`"
         )
     first = next((gpu for gpu in whole if gpu.model == platform), whole[0])
     return of_model(first.name, seen)
@@ -134,7 +145,8 @@ def this_machine() -> Machine:
         hidden = f"{VISIBLE} is '{asked}' and hides {_listed(here)}: kernels run on the CPU emulator" if here else ""
         return Machine("emulator", "emulator", 0, hidden)
     measured = of_model(first.name, seen)
-    return Machine(first.model, "gpu", len(measured), _left_out(first, [gpu for gpu in seen if gpu not in measured]))
+    remark = _left_out(first, [gpu for gpu in seen if gpu not in measured])
+    return Machine(first.model, "gpu", len(measured), remark, first.capability)
 
 
 @contextlib.contextmanager
@@ -165,4 +177,4 @@ def _left_out(first: Gpu, others: Sequence[Gpu]) -> str:
 
 
 def _listed(gpus: Sequence[Gpu]) -> str:
-    return ", ".join(f"GPU {gpu.index} ({gpu.name}{', divided by MIG' * gpu.divided})" for gpu in gpus)
+    return ", ".join(map(str, gpus))

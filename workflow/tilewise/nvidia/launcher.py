@@ -4,6 +4,7 @@ CuPy can launch neither clusters nor tensor maps. The arguments of a launch are 
 costs no more on the host than CuPy's does.
 """
 
+import contextlib
 import ctypes
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +50,7 @@ def driver_result(answer: tuple) -> Any:
 @dataclass(frozen=True)
 class Function:
     """A kernel that is loaded: its handle, registers and bytes of local memory of a thread, bytes of static shared
-    memory, and the sizes in bytes of its parameters."""
+    memory, and the sizes in bytes of its parameters, which drivers from 550 on say."""
 
     handle: Any
     registers: int
@@ -68,19 +69,21 @@ def _loaded(file: str, symbol: str, device: int) -> Function:
     runtime.free(0)  # makes the context that CuPy uses, and makes it current
     module = driver_result(driver.cuModuleLoadData(Path(file).read_bytes()))
     handle = driver_result(driver.cuModuleGetFunction(module, symbol.encode()))
-    sizes: list[int] = []
-    while True:
-        code, *place = driver.cuFuncGetParamInfo(handle, len(sizes))
-        if code != driver.CUresult.CUDA_SUCCESS:
-            break
-        sizes.append(int(place[1]))
     return Function(
         handle,
         driver_result(driver.cuFuncGetAttribute(_FUNCTION.CU_FUNC_ATTRIBUTE_NUM_REGS, handle)),
         driver_result(driver.cuFuncGetAttribute(_FUNCTION.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, handle)),
         driver_result(driver.cuFuncGetAttribute(_FUNCTION.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, handle)),
-        tuple(sizes),
+        _parameter_bytes(handle),
     )
+
+
+def _parameter_bytes(handle: Any) -> tuple[int, ...]:
+    sizes: list[int] = []
+    with contextlib.suppress(RuntimeError):  # by cuda.bindings: the driver has no such function
+        while (answer := driver.cuFuncGetParamInfo(handle, len(sizes)))[0] == driver.CUresult.CUDA_SUCCESS:
+            sizes.append(int(answer[2]))
+    return tuple(sizes)
 
 
 def allow_shared(function: Function, dynamic_shared_bytes: int) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 from kernelscope.files import REMEDIES, refusal
 from kernelscope.sources import HOST_HEADERS, code_of
 from tilewise import MachineError, UserError
+from tilewise.nvidia import toolkits
+from tilewise.study.architectures import TOOLKITS, compiles
 from tilewise.study.builds import STANDARD
 from tilewise.study.kernel import Kernel
 from tilewise.study.sources import INCLUDE
@@ -29,13 +31,28 @@ def compiler() -> str:
     except ImportError:
         raise UserError(
             "the CUDA compiler (the Python packages cuda-core and nvidia-cuda-nvrtc) is missing; run "
-            "`pip install -r requirements/compiler.txt`, on a machine with a GPU `pip install -r requirements/gpu.txt`"
+            "`pip install -r requirements/compiler.txt`, on a machine with a GPU `pip install -r "
+            "requirements/$(python -m tilewise.nvidia.toolkits).txt`"
         ) from None
-    return f"nvrtc {importlib.metadata.version('nvidia-cuda-nvrtc')}"
+    toolkit = toolkits.installed()
+    return f"nvrtc {importlib.metadata.version(toolkit.nvrtc)}" if toolkit else "nvrtc"
+
+
+def cannot_compile(capability: str) -> str:
+    """The reason why the installed toolkit cannot compile for a compute capability; empty if it can."""
+    toolkit = toolkits.installed()
+    if toolkit is None or compiles(toolkit, capability):
+        return ""
+    others = (other for other in TOOLKITS if compiles(other, capability))
+    remedies = [
+        f"; {other.name} does: `pip install -r requirements/{other.requirements}.txt` in a new environment"
+        for other in others
+    ]
+    return f"{toolkit.name} does not compile for compute capability {capability}{''.join(remedies[:1])}"
 
 
 def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes, dict[str, Any]]:
-    """Compile one template instance for a compute capability such as "9.0".
+    """Compile one template instance for a compute capability such as "9.0", which `cannot_compile` has nothing against.
 
     Returns the cubin and its entry for `build`: symbol, registers, static shared bytes and spill bytes.
     Raises UserError with the compiler's first error.
@@ -46,26 +63,19 @@ def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes
 def cubin_of(path: Path, name: str, instance: str, arch: str) -> tuple[bytes, dict[str, Any]]:
     """Compile one instance of a CUDA file for a target such as "sm_90"; returns and raises as `compile_cubin`.
 
-    `name` is what line numbers in the machine code are of.
+    `name` is what line numbers in the machine code are of. For a target such as "compute_90" the code is PTX, which the
+    driver compiles, and the numbers are those of sm_90; it needs a driver.
     """
     compiler()
-    from cuda.core import Program, ProgramOptions
+    from cuda.core import Program
 
-    folders = [path.parent, INCLUDE, HOST_HEADERS, *_toolkit()]
-    # NVRTC keeps what it compiled if there is a driver; but then its log says nothing of registers.
-    options = ProgramOptions(
-        arch=arch,
-        std=STANDARD,
-        name=name,
-        include_path=[str(folder) for folder in folders],
-        pre_include="cuda_runtime.h",  # as nvcc does, unasked
-        ptxas_options=["-v"],
-        lineinfo=True,
-        no_cache=True,
-    )
+    if arch.startswith("compute_"):
+        _, facts = cubin_of(path, name, instance, arch.replace("compute_", "sm_"))
+        program = Program(code_of(path), "c++", _options(path, name, arch))
+        return bytes(program.compile("ptx", name_expressions=(instance,)).code) + b"\0", facts
     log = io.StringIO()
     try:
-        program = Program(code_of(path), "c++", options)
+        program = Program(code_of(path), "c++", _options(path, name, arch, ptxas_options=["-v"]))
         code = program.compile("cubin", name_expressions=(instance,), logs=log)
     except Exception as error:  # cuda.core wraps NVRTC's log into exceptions of several classes
         if full := refusal(str(error)):
@@ -79,6 +89,23 @@ def cubin_of(path: Path, name: str, instance: str, arch: str) -> tuple[bytes, di
     return bytes(code.code), {"symbol": mangled} | _resources(log.getvalue(), mangled)
 
 
+def _options(path: Path, name: str, arch: str, **more: Any) -> Any:
+    from cuda.core import ProgramOptions
+
+    folders = [path.parent, INCLUDE, HOST_HEADERS, *_toolkit()]
+    # NVRTC keeps what it compiled if there is a driver; but then its log says nothing of registers.
+    return ProgramOptions(
+        arch=arch,
+        std=STANDARD,
+        name=name,
+        include_path=[str(folder) for folder in folders],
+        pre_include="cuda_runtime.h",  # as nvcc does, unasked
+        lineinfo=True,
+        no_cache=True,
+        **more,
+    )
+
+
 def assemble(ptx: str, arch: str) -> bytes:
     """The cubin of a PTX program for a target such as "sm_90", by the linker of the package nvidia-nvjitlink."""
     from cuda.core import Program, ProgramOptions
@@ -90,7 +117,7 @@ def _toolkit() -> list[Path]:
     """The folders of CUDA's own headers, such as cuda_bf16.h and those of its C++ library, as far as they are here."""
     from cuda.pathfinder import find_nvidia_header_directory
 
-    folders = (find_nvidia_header_directory(name) for name in ("cudart", "cccl"))
+    folders = (find_nvidia_header_directory(name) for name in ("cudart", "nvcc", "cccl"))  # nvcc: crt/mma.h of CUDA 12
     return [Path(folder) for folder in folders if folder]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelscope.launch import Array, Number
+from tilewise.study.architectures import TOOLKITS
 from tilewise.study.jobs import Job
 
 #: cudaFuncAttributeMaxDynamicSharedMemorySize
@@ -66,4 +67,4 @@ def _cudart() -> str:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
         return load_nvidia_dynamic_lib("cudart").abs_path
-    return "libcudart.so.13"
+    return f"libcudart.so.{TOOLKITS[-1].major}"

@@ -19,6 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from tilewise import UserError
 
+
+class Unreadable(UserError):
+    """Machine code that no nvdisasm of this machine reads."""
+
+
 if TYPE_CHECKING:
     import networkx as nx  # of the extra `compiler`, like the rest of what reading machine code needs
 
@@ -185,22 +190,24 @@ def _only_waits(lines: Iterable[Instruction]) -> bool:
 
 
 def disassemble(cubin: Path | str) -> str:
-    """The basic blocks of a cubin's functions, as text for `functions`. Raises UserError if nvdisasm is missing."""
-    from_wheel = None
+    """The basic blocks of a cubin's functions, as text for `functions`. Raises UserError if nvdisasm is missing, and
+    Unreadable if it does not read the cubin: that of a CUDA module does, perhaps, where the package's is too new."""
+    commands = [shutil.which("nvdisasm")]
     with contextlib.suppress(ImportError):
         from cuda.pathfinder import find_nvidia_binary_utility
 
-        from_wheel = find_nvidia_binary_utility("nvdisasm")
-    command = from_wheel or shutil.which("nvdisasm")
-    if command is None:
+        commands.insert(0, find_nvidia_binary_utility("nvdisasm"))
+    found = list(filter(None, commands))
+    if not found:
         raise UserError(
             "the disassembler nvdisasm (the Python package nvidia-cuda-nvdisasm) is missing; run "
             "`pip install -r requirements/compiler.txt`"
         )
-    done = subprocess.run([command, "-bbcfg", "-poff", str(cubin)], capture_output=True, encoding="utf-8")
-    if done.returncode:
-        raise UserError(f"{cubin}: nvdisasm cannot read it: {done.stderr.strip()[-500:]}")
-    return done.stdout
+    for command in found:
+        done = subprocess.run([command, "-bbcfg", "-poff", str(cubin)], capture_output=True, encoding="utf-8")
+        if not done.returncode:
+            return done.stdout
+    raise Unreadable(f"{cubin}: nvdisasm cannot read it: {done.stderr.strip()[-500:]}")
 
 
 def main_loop_of(cubin: Path | str, symbol: str, dtype: str) -> dict[str, Any]:

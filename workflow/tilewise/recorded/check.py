@@ -22,7 +22,7 @@ from kernelscope.yaml_input import read_yaml
 from tilewise import KERNELS, ROOT, UserError, checksums
 from tilewise.evidence import Platform, data_sheets, load_platform, refuse_no_run
 from tilewise.explain.provenance import by_card
-from tilewise.files import read_json
+from tilewise.files import read_json, write_json
 from tilewise.measure.methods import METHODS
 from tilewise.measure.row_summary import is_right
 from tilewise.study import builds, columns, registry, sweeps
@@ -124,8 +124,20 @@ def _study(tree: Path | None) -> tuple[Mapping[str, Kernel], Mapping[str, Any]]:
     """Registry and config of a commit; those of today if it is not known, or has other forms of them."""
     with contextlib.suppress(UserError, LookupError, TypeError):
         if tree:
+            _declare_needs(tree / "kernels" / "registry.yaml")
             return registry.load(tree / "kernels", checked=True), read_yaml(tree / "config" / "config.yaml")
     return registry.load(KERNELS), read_yaml(ROOT / "config" / "config.yaml")
+
+
+def _declare_needs(path: Path) -> None:
+    """Rewrite a registry of a commit before `needs`, which named the architecture of some kernels, always 90a, and the
+    least capability of others."""
+    entries = read_yaml(path)
+    for entry in entries.values():
+        entry.pop("capability", None)
+        if entry.pop("architecture", None):
+            entry["needs"] = ["wgmma"]
+    write_json(entries, path)  # which is YAML
 
 
 # ---- Files -----------------------------------------------------------------------------------------------------------
@@ -256,7 +268,8 @@ def _whole(kept: Kept) -> Iterator[str]:
 
 def _points(kept: Kept, task: str) -> Iterator[str]:
     """Points of a sweep without a row, and rows that are no points of it."""
-    target = Target("gpu", sweeps.gpu_of_choices(kept.platform.name, kept.kernels))
+    capability = kept.platform.device.gpu["compute_capability"]
+    target = Target("gpu", sweeps.gpu_of_choices(kept.platform.name, kept.kernels, capability))
     asked = {_sorted(point): point.label() for point in sweeps.expand(kept.study, kept.kernels, task, target)}
     measured, there = kept.platform.measurements, {}
     for row in measured[measured["task"] == task].to_dict("records"):

@@ -15,6 +15,7 @@ from kernelscope.launch import SWIZZLES, Argument, Array, Launch, Number, Plan, 
 from kernelscope.limits import MAX_CLUSTER_BLOCKS
 from kernelscope.sources import code_of
 from tilewise import KERNELS, UserError
+from tilewise.study import architectures
 from tilewise.study.device import EMULATED, Device
 from tilewise.study.expressions import LARGEST, ceil_div, evaluate, names_in
 from tilewise.study.points import Point
@@ -108,8 +109,7 @@ class Kernel:
     ld: Mapping[str, Any] = field(default_factory=dict)
     reads_c: bool = False
     batched: bool = False
-    architecture: str | None = None
-    capability: str | None = None
+    needs: tuple[str, ...] = ()
     emulated: bool = True
     reason: str = ""
     faulty: bool = False
@@ -200,19 +200,12 @@ class Kernel:
         return self.accuracy.get("grade", "none") if self.made_of_short else "A"
 
     def target(self, capability: str) -> str:
-        """The target architecture on a GPU of this compute capability: its own `architecture`, or the GPU itself."""
-        return f"sm_{self.architecture or capability.replace('.', '')}"
+        """The target architecture on a GPU of this compute capability, such as sm_90a for a kernel with wgmma."""
+        return architectures.target(self.needs, capability)
 
     def cannot_run(self, capability: str) -> str:
         """The reason why a GPU of this compute capability cannot run it; empty if it can."""
-        have = tuple(map(int, capability.split(".")))
-        if self.capability and have < tuple(map(int, self.capability.split("."))):
-            return f"it needs compute capability {self.capability}; this GPU has {capability}"
-        if self.architecture and self.architecture[-1] in "af":
-            own = self.architecture.rstrip("af")
-            if own != capability.replace(".", ""):
-                return f"its sm_{self.architecture} code runs only on GPUs of sm_{own}; this one has {capability}"
-        return ""
+        return architectures.lacks(self.needs, capability)
 
     # ---- What runs --------------------------------------------------------------------------------------------------
 

@@ -8,16 +8,17 @@ from typing import Any
 from kernelscope.element_types import number_types
 from kernelscope.yaml_input import check, read_yaml
 from tilewise import ROOT
+from tilewise.study.architectures import NEEDS
 from tilewise.study.precision import PRECISIONS, SCHEMES
 
 SCHEMAS = ROOT / "workflow" / "schemas"
 
 
 def schema(name: str) -> dict[str, Any]:
-    """workflow/schemas/<name>.schema.yaml with the definitions that follow from PRECISIONS.
+    """workflow/schemas/<name>.schema.yaml with the definitions that follow from Python's tables.
 
-    They are `dtype`, an element type, `number`, the type of a number that a kernel is called with, and `scheme`, how a
-    kernel rounds.
+    They are `dtype`, an element type, `number`, the type of a number that a kernel is called with, `scheme`, how a
+    kernel rounds, and `need`, what it needs of a GPU.
     """
     types, numbers = list(PRECISIONS), [*number_types(), "dtype"]
     found = _written(name)
@@ -25,6 +26,7 @@ def schema(name: str) -> dict[str, Any]:
         "dtype": {"enum": types, "description": _listed(types), "examples": types[:1]},
         "number": {"enum": numbers, "description": _listed(numbers)},
         "scheme": {"enum": [*SCHEMES], "description": _listed([*SCHEMES])},
+        "need": {"enum": [*NEEDS], "description": _listed([*NEEDS])},
     }
     return found | {"$defs": definitions}
 

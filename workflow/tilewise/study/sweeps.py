@@ -11,6 +11,7 @@ from kernelscope.limits import MAX_THREADS_PER_BLOCK
 from kernelscope.yaml_input import suggest_name
 from tilewise import UserError
 from tilewise.study import tuning
+from tilewise.study.architectures import SMALL_CHOICES, has_little_shared_memory
 from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.points import Parameters, Point
 from tilewise.study.precision import PRECISIONS
@@ -71,9 +72,12 @@ class Reading:
     batches: bool = False
 
 
-def gpu_of_choices(platform: str, kernels: Mapping[str, Kernel]) -> str:
-    """The `gpu` of a platform's Target: its name if the registry has choices for it, else empty."""
-    return platform if any(platform in kernel.tuned for kernel in kernels.values()) else ""
+def gpu_of_choices(platform: str, kernels: Mapping[str, Kernel], capability: str = "") -> str:
+    """The `gpu` of a platform's Target: its name if the registry has choices for it, else those for little shared
+    memory if its compute capability is known and has little, else empty."""
+    if any(platform in kernel.tuned for kernel in kernels.values()):
+        return platform
+    return SMALL_CHOICES if capability and has_little_shared_memory(capability) else ""
 
 
 #: A GPU that takes the first choices of the registry, and the way most methods read sweeps.
