@@ -20,7 +20,7 @@ from tilewise import ROOT
 from tilewise.evidence import load_evidence
 from tilewise.explain import climb, provenance
 from tilewise.nvidia import toolkits
-from tilewise.report import claims, figures, markup, notes, render, sections, tables
+from tilewise.report import claims, figure_rows, figures, headlines, markup, notes, render, sections, tables
 from tilewise.rules import Study
 from tilewise.study import columns, registry
 from tilewise.study.architectures import TOOLKITS
