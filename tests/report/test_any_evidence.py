@@ -19,7 +19,7 @@ from snakemake.utils import update_config
 from tilewise import ROOT
 from tilewise.evidence import load_evidence
 from tilewise.explain import provenance, variability
-from tilewise.report import claims, figure_rows, figures, markup, notes, render, sections, tables
+from tilewise.report import claims, figures, markup, notes, plots, render, sections, tables
 from tilewise.rules import Study
 from tilewise.study import columns, registry
 
@@ -210,9 +210,9 @@ def _fail(*_, **__):
     ("module", "name", "piece", "section", "beside"),
     [
         (
-            figure_rows,
-            "in_order",
-            "Figure: Speed-up over the best naive kernel, float",
+            plots,
+            "write_beside",
+            "Figure: Each kernel's share of the peak",
             "tables/05-whole.md",
             "Best choices.",
         ),

@@ -13,7 +13,7 @@ from test_report import Page
 
 from tilewise.evidence import Evidence, load_evidence, load_platform
 from tilewise.explain import provenance, timings
-from tilewise.report import figures, headings, markup, render, tables
+from tilewise.report import figure_rows, figures, headings, markup, render, tables
 from tilewise.study import builds, columns, registry
 from tilewise.study.kernel import LaunchEntry
 
@@ -185,9 +185,11 @@ def test_a_kernel_that_cannot_run_is_one_row_of_failures(tmp_path):
     words = section(evidence, "tables/06-reading.md")
     assert "16 points gave no time or no product (15 unsupported, 1 invalid_launch)" in words
     assert set(tables.task("task2a", evidence)["status"]) == {"unsupported", "ok"}
-    assert "tiled: unsupported" in figures.svg(
-        figures.draw("rates", evidence, timings.describe(evidence.select_tasks("task2a").gpu, evidence))
-    )
+    rows = timings.describe(evidence.select_tasks("task2a").gpu, evidence)
+    assert {"tiled tile 16: unsupported", "tiled tile 32: unsupported"} <= {
+        *figure_rows.points(rows, evidence)["label"]
+    }
+    assert "did not run" in figures.svg(figures.task("task2a", evidence))
 
 
 def test_kernels_that_the_emulator_does_not_run(with_kernels, recorded, tmp_path):

@@ -29,8 +29,7 @@ from tilewise.explain.number_format import rounded
 from tilewise.explain.quantities import QUERIES, Choice, Spread, Untestable
 from tilewise.explain.quantities import Machine as ClaimsMachine
 from tilewise.report import notes
-from tilewise.report.specs import SPECS
-from tilewise.report.template_context import FIGURES, TABLES
+from tilewise.report.template_context import FIGURES, STUDY_FIGURES, TABLES
 from tilewise.study.columns import COLUMNS, FACTS, WHOLE
 from tilewise.study.kernel import Kernel
 from tilewise.study.registry import parameters
@@ -255,7 +254,7 @@ def _known(kernels: Mapping[str, Kernel], tasks: Collection[str]) -> dict[str, t
     return {
         "beside": of_tasks,
         "facts": of_tasks,
-        "figure": ("figure", {*tasks, *SPECS["study"], *FIGURES}),
+        "figure": ("figure", {*tasks, *STUDY_FIGURES, *FIGURES}),
         "gpus": of_tasks,
         "has": ("task or table", {*tasks, *TABLES, *FACTS, *WHOLE}),
         "machines": of_tasks,
