@@ -186,9 +186,10 @@ def test_a_kernel_that_cannot_run_is_one_row_of_failures(tmp_path):
     assert "16 points gave no time or no product (15 unsupported, 1 invalid_launch)" in words
     assert set(tables.task("task2a", evidence)["status"]) == {"unsupported", "ok"}
     rows = timings.describe(evidence.select_tasks("task2a").gpu, evidence)
-    assert {"tiled tile 16: unsupported", "tiled tile 32: unsupported"} <= {
-        *figure_rows.points(rows, evidence)["label"]
-    }
+    labels = figure_rows.points(rows, evidence)["label"]
+    assert {"tiled tile 16: unsupported", "tiled tile 32: unsupported"} <= {*labels}
+    few = figure_rows.points(rows[(rows["kernel"] == "cublas") | (rows["tile"] == 16)], evidence)["label"]
+    assert [*few.cat.categories][:2] == ["(1024, 1024, 1024): tiled unsupported", "(1024, 1024, 1024)"]
     assert "did not run" in figures.svg(figures.task("task2a", evidence))
 
 

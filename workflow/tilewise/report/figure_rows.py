@@ -19,6 +19,8 @@ from tilewise.study.status import Status
 
 #: A figure of points has so many names at most; more cannot be told apart.
 _MOST_NAMES = 40
+#: A figure of so many kernels at most has a row for each product instead.
+_FEW_KERNELS = 4
 #: A name has a line break after at most so many letters.
 _LETTERS = 48
 #: The four kinds of instructions -> columns of instructions.csv.
@@ -29,9 +31,7 @@ MIX = {
         *("global_loads_128", "global_loads_64", "global_loads_32", "async_copies", "tensor_copies"),
         *("global_stores", "spills"),
     ],
-    "addresses, moves, waiting and others": [
-        *("integer", "arithmetic", "moves", "synchronisation", "control", "other"),
-    ],
+    "addresses, moves, waiting and others": "integer arithmetic moves synchronisation control other".split(),
 }
 
 
@@ -300,18 +300,22 @@ def shape_map(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 
 def points(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Described points of a sweep with kernel and choice as `label`, of very many choices only the fastest.
+    """Described points of a sweep; `label` is their row: kernel and choice, of very many choices only the fastest.
 
-    `area` is that of a mark, the larger the larger the product. A point without a rate has its status in its label.
+    If there are few kernels with one choice each, the product is; such labels are categories, and `named` has the
+    choice. `area` is that of a mark, the larger the larger the product. A point without a rate has its status in its
+    label.
     """
     case = rows.groupby(["platform", "dtype", "kernel", *SHAPE])
     asked = {"block": "block_x"} | {name: name for name in evidence.parameters}
     told = {name: set(rows.loc[case[column].transform("nunique") > 1, "kernel"]) for name, column in asked.items()}
-    words = []
+    kernels, words = rows[["kernel", *evidence.choice]].drop_duplicates()["kernel"], []
+    few = len(kernels) <= _FEW_KERNELS and kernels.is_unique
     for row in rows.to_dict("records"):  # those parameters only that tell rows of the same case apart
         without = [name for name, kernels in told.items() if row["kernel"] not in kernels]
-        label = f"{row['kernel']} {choice_text(row, evidence.kernels, without=without)}".strip()
-        words.append(textwrap.fill(label if row["status"] == Status.OK else f"{label}: {row['status']}", _LETTERS))
+        name = f"{row['kernel']} {choice_text(row, evidence.kernels, without=without)}".strip()
+        label, cause = (row["shape"], f": {row['kernel']} {row['status']}") if few else (name, f": {row['status']}")
+        words.append(textwrap.fill(label + cause * (row["status"] != Status.OK), _LETTERS))
     places = {shape: place for place, shape in enumerate(by_size(rows))}
     rows, found = rows.assign(label=words, area=areas(rows["shape"].map(places))), []
     for (_, dtype), part in rows.groupby(["platform", "dtype"], sort=False):
@@ -319,4 +323,8 @@ def points(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         many = f", the fastest {_MOST_NAMES} of {len(best)}" if len(best) > _MOST_NAMES else ""
         kept = part[part["label"].isin(best.nlargest(_MOST_NAMES).index)] if many else part
         found.append(kept.assign(title=f"{dtype}{many}"))
-    return described(pd.concat(found), evidence)
+    rows = described(pd.concat(found), evidence)
+    if few:
+        named, labels = (rows["kernel"] + " " + rows["choice"]).str.strip(), by_size(rows.assign(shape=rows["label"]))
+        rows = rows.assign(named=named, label=pd.Categorical(rows["label"], labels))
+    return rows

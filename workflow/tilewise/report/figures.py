@@ -218,9 +218,9 @@ def tune(rows: pd.DataFrame, evidence: Evidence) -> Figure:
 
     A point says how many variants of a shape are as good as the best, and a cross marks variants that spill registers.
     """
-    by = ["platform", "kernel", "dtype"]
+    by = ["platform", "title"]
     figure, parts = facets(rows, by, evidence, "title", width=8.8, height=2.1, columns=4, sharey=True)
-    for axis, part in parts:
+    for number, (axis, part) in enumerate(parts):
         for shape in (shapes := figure_rows.by_size(part)):
             line, large = part[part["shape"] == shape].sort_values("rank"), shape == shapes[-1]
             colour = look(part["kernel"].iloc[0], evidence)["color"] if large else "0.7"
@@ -231,13 +231,11 @@ def tune(rows: pd.DataFrame, evidence: Evidence) -> Figure:
             last = axis.scatter(*good[["rank", "percent_of_best"]].iloc[-1], color=colour, s=22, zorder=3, **plots.EDGE)
             set_tooltips(last, [f"{shape}: {len(good)} of {len(line)} variants are as good as the best"])
         axis.axhline(100 * tuned.AS_GOOD, color=plots.GREY, linewidth=0.8, linestyle="--")
-        axis.set(xscale="log", ylim=(0, 103), xlabel="rank of the variant", ylabel="% of the best")
+        axis.set(xscale="log", ylim=(0, 103), ylabel="% of the best" * (number % 4 == 0))
+        axis.set_xlabel("rank of the variant" * (number >= len(parts) - 4))  # below which there is no other
         axis.xaxis.set(major_formatter="{x:g}", minor_locator=NullLocator())
-        axis.label_outer()
-    cross = Line2D([], [], color="0.7", marker="x", linestyle="none")
-    plots.legend_of(
-        figure, {"spills registers": cross, "other products": Line2D([], [], color="0.7", linewidth=0.9)}, 2
-    )
+    cross, line = (Line2D([], [], color="0.7", **style) for style in ({"marker": "x", "ls": "none"}, {"lw": 0.9}))
+    plots.legend_of(figure, {"spills registers": cross, "other products": line}, 2)
     return figure
 
 
@@ -257,11 +255,12 @@ def accuracy(rows: pd.DataFrame, evidence: Evidence) -> Figure:
 
 
 @shows(tables.energy, "No energy was measured: there is no GPU and no recorded run of this task.",
-       lambda rows, _: rows.dropna(subset="gflop_per_joule").sort_values("gflop_per_joule"))  # fmt: skip
+       lambda rows, _: rows.dropna(subset="gflop_per_joule"))  # fmt: skip
 def energy(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     """Operations per joule."""
     figure, parts = facets(rows, ["platform"], evidence, height=1, line=0.3)
     for axis, part in parts:
+        part = part.sort_values("gflop_per_joule")
         names, numbers = part["kernel"] + ", " + part["dtype"], part["gflop_per_joule"].map("{:,.0f}, ".format)
         bars(axis, part, "gflop_per_joule", "GFLOP/J", names, color=colours(part, evidence))
         plots.write_beside(axis, numbers + part["tflops"].map(rounded), "GFLOP/J, TFLOP/s")

@@ -135,15 +135,9 @@ def name_rows(axis: Any, names: Sequence[str]) -> None:
 
 
 def bars(
-    axis: Any,
-    rows: pd.DataFrame,
-    x: str,
-    unit: str,
-    names: Sequence[str],
-    hatch: str = "",
-    said: str = "",
+    axis: Any, rows: pd.DataFrame, x: str, unit: str, names: Sequence[str], hatch: str = "", said: str = "",
     **style: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Horizontal bars as long as the column x, a row of the panel each.
 
     The column `hatch` says which are hatched. The tooltip is the column `said`, or the row's name and its number.
@@ -201,9 +195,9 @@ def marks(axis: Any, rows: pd.DataFrame, x: str, y: str, evidence: Evidence, are
         rows[y] = [names.index(name) for name in rows[y]]
     rows = rows.sort_values("area", ascending=False, kind="stable")
     for (area, kernel), own in rows.groupby(["area", "kernel"], sort=False, observed=True):
-        style = look(kernel, evidence)
+        style = look(kernel, evidence) | {"label": own["named"].iloc[0] if "named" in own else kernel}
         area *= _STAR if style["marker"] == "*" else 1
-        set_tooltips(axis.scatter(own[x], own[y], s=area, zorder=3, label=kernel, **style, **EDGE), own["said"])
+        set_tooltips(axis.scatter(own[x], own[y], s=area, zorder=3, **style, **EDGE), own["said"])
 
 
 def heat(axis: Any, rows: pd.DataFrame, y: str, x: str, value: str, unit: str) -> None:
@@ -257,9 +251,7 @@ def label_points(figure: Any, parts: Iterable[tuple[Any, pd.DataFrame]], x: str,
     for axis, part in parts:
         first = part[part["rank"].notna()].sort_values("rank")
         axis.autoscale(False)
-        marks: list[Any] = [
-            np.ma.filled(np.ma.asarray(own.get_offsets(), "float64"), np.nan) for own in axis.collections
-        ]
+        marks: list[Any] = [np.ma.filled(np.ma.asarray(own.get_offsets(), float), np.nan) for own in axis.collections]
         pixels = [np.sqrt(own.get_sizes()) / 2 * figure.dpi / 72 for own in axis.collections]
         lines = [
             (line.get_xdata(), line.get_ydata() if line.get_transform() == axis.transData else axis.get_ylim())
@@ -321,11 +313,7 @@ def legend_of_areas(figure: Any, rows: pd.DataFrame, size: str, title: str) -> N
     for name, area in rows.groupby(size, observed=True)["area"].first().items():
         mark = Line2D([], [], markersize=math.sqrt(area), color=GREY, marker="o", linestyle="none")
         entries[name if isinstance(name, str) else f"{name:,}"] = mark
-    if len(entries) == 1:
-        figure.supxlabel(f"{title} = {next(iter(entries))}", fontsize="small", color=GREY)
-    elif len(entries) <= MOST_ENTRIES:
-        legend_of(figure, entries, MOST_ENTRIES, title=title)
-    else:
-        ends = [next(iter(entries)), next(reversed(entries))]
-        few = {name: entries[name] for name in ends}
-        legend_of(figure, few, MOST_ENTRIES, title=f"{title}: from the least to the largest")
+    if len(entries) > MOST_ENTRIES:
+        entries = dict([next(iter(entries.items())), next(reversed(entries.items()))])
+        title = f"{title}: from the least to the largest"
+    legend_of(figure, entries, MOST_ENTRIES, title=title)

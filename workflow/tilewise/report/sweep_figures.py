@@ -29,8 +29,6 @@ from tilewise.study.status import Status
 _MOST_CURVES = 12
 #: And the name of a line at most so many letters, for which its legend has room.
 _LONGEST_NAME = 40
-#: The axis of rates is logarithmic if the fastest has so many times the rate of the slowest.
-_WIDE = 300
 #: What the axis of a parameter says; another parameter's says its name.
 _RULERS = {"tile": "tile: width in elements", "ntb": "ntb: tiles per block", "choice": "threads of a block, x × y"}
 #: What parts lines of the same kernel.
@@ -68,22 +66,31 @@ def _varied(rows: pd.DataFrame, evidence: Evidence) -> str | None:
 
 # ---- Points ----------------------------------------------------------------------------------------------------------
 def points(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """The rates of many points, a row per kernel and choice; a larger mark is a larger product."""
-    groups, by = rows.groupby(["platform", "dtype"]).ngroups, ["platform", "dtype"]
+    """The rates of many points, a row per kernel and choice, or of few kernels, a row per product."""
+    groups, few = rows.groupby(["platform", "dtype"]).ngroups, isinstance(rows["label"].dtype, pd.CategoricalDtype)
     size: dict[str, Any] = {"height": 1.15 + 0.5 / groups, "line": 0.22, "width": 8.0}
-    if groups > 1 and rows["label"].str.len().max() <= 24:  # names so short that two panels lie side by side
+    if few:
+        rows, size = (
+            rows.drop(columns="area"),
+            {"height": 1.8, "line": 0.22, "width": 8.8, "columns": 3, "sharex": True},
+        )
+    elif groups > 1 and rows["label"].str.len().max() <= 24:  # names so short that two panels lie side by side
         size |= {"columns": 2, "height": 1.6, "line": 0.24}
-    wide = rows["rate"].max() > _WIDE * rows["rate"].min()
-    figure, parts = facets(rows, by, evidence, "title", "label", **size)
+    figure, parts = facets(rows, ["platform", "dtype"], evidence, "title", "label", sharey=few, **size)
     for axis, part in parts:
-        marks(axis, part, "rate", "label", evidence)
+        marks(axis, part, "rate", "label", evidence, area=40)
         axis.set_xlabel(rows["rate_unit"].iloc[0])
-        if wide:
+        if few:
             plots.log_scale(axis, part["rate"], steps=[1])
+            axis.set_ylabel("(n, m, p)")
+            axis.label_outer()
         else:
             axis.set_xlim(0, 1.05 * part["rate"].max())
             axis.xaxis.set(major_locator=MaxNLocator(4), major_formatter="{x:,.10g}")
-    plots.legend_of_areas(figure, rows, "shape", "(n, m, p)")
+    if few:
+        plots.legend(figure, 4)
+    else:
+        plots.legend_of_areas(figure, rows, "shape", "(n, m, p)")
     return figure
 
 
@@ -189,26 +196,18 @@ def lines_in(
         own = ran[ran[series] == name]
         kernel, shape = rows.loc[rows[series] == name, ["kernel", "shape"]].iloc[0]
         style = look(kernel, evidence) | {"markersize": 0.8 * math.sqrt(sizes[shape]), "linewidth": 1.2, "label": name}
-        style |= {
-            "linestyle": _DASHES[drawn[kernel] % len(_DASHES)],
-            "markeredgecolor": "white",
-            "markeredgewidth": 0.5,
-        }
-        drawn[kernel] += 1
+        dashes, drawn[kernel] = _DASHES[drawn[kernel] % len(_DASHES)], drawn[kernel] + 1
+        style |= {"linestyle": dashes, "markeredgecolor": "white", "markeredgewidth": 0.5}
         _line(axis, own["place"], own[y], values, **style)
     apart = ran[timings.range_percent(ran) > 100 * evidence.max_noise]
     refused = rows[rows["status"] != Status.OK].assign(**{y: 0.0})
-    ring = {
-        "s": 110,
-        "facecolors": "none",
-        "edgecolors": "black",
-        "label": f"± more than {100 * evidence.max_noise:g} %",
-    }
-    cross: dict[str, Any] = {"marker": "x", "color": "black", "clip_on": False, "label": "did not run"}
-    for own, style in ((apart, ring), (refused, cross)):
+    words = f"± more than {100 * evidence.max_noise:g} %", "did not run"
+    ring = {"s": 110, "facecolors": "none", "edgecolors": "black"}
+    cross = {"marker": "x", "color": "black", "clip_on": False}
+    for label, own, style in zip(words, (apart, refused), (ring, cross)):
         if len(own):
-            said = _said(axis, style["label"], values, own["place"], own[y])
-            set_tooltips(axis.scatter(own["place"], own[y], zorder=5, **style), said)
+            said = _said(axis, label, values, own["place"], own[y])
+            set_tooltips(axis.scatter(own["place"], own[y], zorder=5, label=label, **style), said)
     # The words of a block are wider than the distance of two ticks.
     axis.set_xticks(range(len(values)), [str(value).replace(" × ", "\n×\n") for value in values])
     axis.set_xlim(-0.4, len(values) - 0.6)
