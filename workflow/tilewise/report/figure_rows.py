@@ -203,7 +203,8 @@ def cache_lines(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 # ---- Of tasks and of the page ----------------------------------------------------------------------------------------
 def ranked(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The variants that ran."""
-    return rows[rows["rank"].notna()].assign(title=rows["kernel"] + ", " + rows["dtype"])
+    rows = rows[rows["rank"].notna()]
+    return rows.assign(title=rows["kernel"] + ", " + rows["dtype"])
 
 
 def accuracy(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
