@@ -89,7 +89,7 @@ def test_a_line_of_the_figure_is_the_fastest_choice_of_its_kernel(of_rows):
 
 def test_the_figures_have_the_roofs_the_launch_and_the_shapes(evidence):
     drawn = figures.svg(figures.draw("rate_over_size", evidence))
-    for words in ("a launch alone", "the units alone, measured", "stream_k", "cublas", "n = 2,047"):
+    for words in ("a launch alone", "the units alone, measured", "stream_k", "cublas", "(2047, 2047, 2047): "):
         assert words in drawn
     assert "a launch alone" not in figures.svg(figures.task("sizes", evidence)), "other tasks measured it"
     drawn = figures.svg(figures.draw("shape_map", evidence))

@@ -18,9 +18,9 @@ from snakemake.utils import update_config
 
 from tilewise import ROOT
 from tilewise.evidence import load_evidence
-from tilewise.explain import climb, provenance
+from tilewise.explain import climb, provenance, variability
 from tilewise.nvidia import toolkits
-from tilewise.report import claims, figure_rows, figures, headlines, markup, notes, render, sections, tables
+from tilewise.report import claims, figures, headlines, markup, notes, plots, render, sections, tables
 from tilewise.rules import Study
 from tilewise.study import columns, registry
 from tilewise.study.architectures import TOOLKITS
@@ -249,9 +249,9 @@ def _fail(*_, **__):
     ("module", "name", "piece", "section", "beside"),
     [
         (
-            figure_rows,
-            "in_order",
-            "Figure: Speed-up over the best naive kernel, float",
+            plots,
+            "write_beside",
+            "Figure: Each kernel's share of the peak",
             "05-whole.md",
             "Best choices.",
         ),

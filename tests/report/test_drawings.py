@@ -16,7 +16,7 @@ from prose import unpacked
 from tilewise.evidence import load_evidence
 from tilewise.explain import climb
 from tilewise.explain.tiling import tiling
-from tilewise.report import articles, charts, drawings, figure_rows, figures, markup, specs, tables
+from tilewise.report import articles, drawings, figure_rows, figures, markup, plots, tables
 from tilewise.study.points import point
 
 IDEAS = dict(re.findall(r'{{ tiles\("(\w+)",\s*"(.*?)",', articles.STORY.read_text()))
@@ -192,21 +192,21 @@ def test_a_long_table_is_folded_to_its_first_rows(tmp_path):
 
 def test_a_kernel_has_a_colour_and_marker_of_its_own(tmp_path):
     evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
-    looks = [tuple(charts.look(name, evidence).values()) for name in evidence.kernels if name not in evidence.libraries]
+    looks = [tuple(plots.look(name, evidence).values()) for name in evidence.kernels if name not in evidence.libraries]
     assert len(set(looks)) == len(looks)
-    assert charts.look("cublas", evidence)["marker"] == "*"
+    assert plots.look("cublas", evidence)["marker"] == "*"
 
 
 def test_a_kernel_keeps_its_colour_and_marker_when_another_joins(tmp_path):
     """Wherever the registry names the new kernel, which has a look that no other has."""
     evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
-    kept = {name: charts.look(name, evidence) for name in evidence.kernels}
+    kept = {name: plots.look(name, evidence) for name in evidence.kernels}
     entries, mine = list(evidence.kernels.items()), ("mine", evidence.kernels["naive"])
     for place in (0, len(entries) // 2, len(entries)):
         joined = dataclasses.replace(evidence, kernels=dict([*entries[:place], mine, *entries[place:]]))
-        assert {name: charts.look(name, joined) for name in kept} == kept
-        assert charts.look("mine", joined) not in kept.values()
-    assert set(kept) <= set(specs.LOOKS), "a new kernel of the study has a place at the end of the list"
+        assert {name: plots.look(name, joined) for name in kept} == kept
+        assert plots.look("mine", joined) not in kept.values()
+    assert set(kept) <= set(plots.LOOKS), "a new kernel of the study has a place at the end of the list"
 
 
 def test_every_figure_speaks_the_same_language(tmp_path):
@@ -214,7 +214,7 @@ def test_every_figure_speaks_the_same_language(tmp_path):
     evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
     looks = {
         (matplotlib.colors.to_hex(look["color"]), look["marker"])
-        for look in (charts.look(name, evidence) for name in evidence.kernels)
+        for look in (plots.look(name, evidence) for name in evidence.kernels)
     }
     seen = 0
     for name in ("task1a", "task2a", "task3", "dynamic_tile"):
@@ -256,8 +256,9 @@ def test_a_loop_that_nothing_timed_is_named_without_a_platform(tmp_path):
     rows = climb.loops(evidence)
     rows = pd.concat([rows, rows.head(1).assign(kernel="batched_ring", platform=None)], ignore_index=True)
     made = figure_rows.instructions(rows, evidence).set_index("kernel")
-    assert made.loc["batched_ring", "where"] == "" and {", a", ", b"} <= set(made["where"])
-    mix = made[["adds", "shared", "elsewhere", "others"]].sum(axis=1)
+    assert made.loc["batched_ring", "name"] == f"batched_ring, {made.loc['batched_ring', 'dtype']}"
+    assert {name.rpartition(", ")[2] for name in made["name"]} >= {"a", "b"}
+    mix = made[[*figure_rows.MIX]].sum(axis=1)
     assert ((mix > 0) & (mix < 100.001)).all()
 
 

@@ -1,4 +1,4 @@
-"""Figures are entries of figures.yaml: what an entry may say, and what follows from it."""
+"""What figures share: names, tables and empty figures, tooltips of bars, the order of marks."""
 
 import os
 import subprocess
@@ -9,108 +9,98 @@ import pytest
 import synthetic
 from clones import copy_repository, edit, package_path
 
-from tilewise import UserError
 from tilewise.evidence import load_evidence
-from tilewise.report import figures, specs
-from tilewise.report.figure_rows import fill
-from tilewise.report.svg import missing_reason
+from tilewise.explain import timings
+from tilewise.report import figure_rows, figures, plots, tables, template_context
+from tilewise.report.svg import missing_reason, style
 
-ENTRY = """
-  noise:
-    chart: bars
-    rows: ladder
-    where: dtype == "float" and n == 8192 and p == n and m == n
-    empty: Nothing was timed.
-    sort: [noise]
-    panel: [platform]
-    title: "{dtype}, {shape}"
-    row_height: 0.3
-    y: "{kernel}"
-    x: noise
-    unit: standard deviation / mean
-    numbers: "{noise:.1%}"
-    hover: "{kernel} {choice}: {noise:.2%}"
-"""
+MINE = """
+@shows(tables.ladder, "Nothing was timed.", lambda rows, _: rows[(rows["dtype"] == "float") & (rows["n"] == 8192)])
+def noise(rows: pd.DataFrame, evidence: Evidence) -> Figure:
+    figure, parts = facets(rows.sort_values("noise"), ["platform", "shape"], evidence, "shape", line=0.3)
+    for axis, part in parts:
+        bars(axis, part, "noise", "standard deviation / mean", part["kernel"], color=colours(part, evidence))
+        plots.write_beside(axis, part["noise"].map("{:.1%}".format))
+    return figure
+
+
+#: The figures of the whole study"""
 DRAW = """
 import sys
 from tilewise.evidence import load_evidence
-from tilewise.report import figures, specs
-specs.check()
+from tilewise.report import figures
 figures.save(lambda: figures.OVERVIEW["noise"](load_evidence([sys.argv[1]], recorded=sys.argv[1])), sys.argv[2])
 """
 
 
-def test_a_figure_of_a_known_kind_is_one_entry(tmp_path):
-    """In a copy of the repository whose only change is that entry."""
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("figures") / "gpu"
+    return load_evidence([synthetic.write(folder, with_traffic=True)], recorded=folder / "none")
+
+
+def test_a_figure_is_a_function_and_its_name(tmp_path):
+    """In a copy of the repository whose only changes are these."""
     clone = copy_repository(tmp_path / "clone")
-    edit(clone / "workflow/tilewise/report/figures.yaml", "\ntask:\n", f"{ENTRY}\ntask:\n")
+    package = clone / "workflow/tilewise/report"
+    edit(package / "figures.py", "\n#: The figures of the whole study", MINE)
+    edit(package / "template_context.py", 'STUDY_FIGURES = ("climb", ', 'STUDY_FIGURES = ("noise", "climb", ')
     folder, drawing = synthetic.write(tmp_path / "gpu"), tmp_path / "noise.svg"
     variables = os.environ | {"PYTHONPATH": package_path(clone)}
     subprocess.run([sys.executable, "-c", DRAW, folder, drawing], cwd=clone, env=variables, check=True)
     drawn = drawing.read_text()
-    assert "standard deviation / mean" in drawn and drawn.count("<title>") == drawn.count("%</title>") > 3
-    assert ">naive<" in drawn and "<title>naive " in drawn and "float, (8192, 8192, 8192)" in drawn
+    assert "standard deviation / mean" in drawn and drawn.count("<title>") == drawn.count(" / mean</title>") > 3
+    assert ">naive<" in drawn and "<title>naive: " in drawn and "(8192, 8192, 8192)" in drawn
 
 
-def test_the_entries_are_right():
-    specs.check()
-    assert specs.FILE.name == "figures.yaml"
+def test_every_name_has_its_figure(evidence):
+    """Those of the study, of the page, and of the methods of tasks, which are drawn or say why they are empty."""
+    for name in template_context.STUDY_FIGURES:
+        assert missing_reason(figures.OVERVIEW[name](evidence)) == "", name
+    drawn = {name for name in evidence.tasks if not missing_reason(figures.task(name, evidence))}
+    assert {"task1a", "task1c", "task3", "energy", "cold_start", "bandwidth", "tune", "sizes"} <= drawn
+    assert missing_reason(figures.task("launch_limits", evidence)).startswith("This task has no figure")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("chart: heat", "chart: heap", "study.speedup.chart: 'heap' is not one of"),
-        (
-            "    row_height: 0.27",
-            "    row_hight: 0.27",
-            "study.speedup: unknown key 'row_hight'; did you mean 'row_height'?",
-        ),
-        (
-            "rows: traffic",
-            "rows: trafic",
-            "study.roofline.rows: there is no table 'trafic'; name a function of tables.py",
-        ),
-        (
-            "prepare: in_order",
-            "prepare: order",
-            "study.speedup.prepare: there is no function 'order'; add it to figure_rows.py",
-        ),
-    ],
-)
-def test_a_wrong_entry_is_one_message(tmp_path, old, new, said):
-    wrong = tmp_path / "figures.yaml"
-    text = specs.FILE.read_text()
-    assert old in text
-    wrong.write_text(text.replace(old, new, 1))
-    with pytest.raises(UserError) as error:
-        specs.check(wrong)
-    assert str(error.value).startswith(f"{wrong}: {said}") and "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("template", "said"),
-    [
-        ("{kernel}: {rate:three}", "tiled: 1,234"),
-        ("{small:three}[, {share:.0%}]", "0.5"),
-        ("{small:.1f}[, of {rate:,.0f}]", "0.5, of 1,234"),
-        ("TFLOP/s[{rate:?}, of the peak][{share:?}, of another]", "TFLOP/s, of the peak"),
-        ("{quantity:words}", "memory bandwidth"),
-    ],
-)
-def test_words_are_filled_in_from_a_row(template, said):
-    row = {"kernel": "tiled", "rate": 1234.0, "small": 0.5, "share": float("nan"), "quantity": "memory_bandwidth"}
-    assert fill(template, row) == said
+def test_the_same_figure_gives_the_same_file(evidence):
+    for name in ("peak", "accuracy_and_rate", "roofline"):
+        first, second = (figures.svg(figures.OVERVIEW[name](evidence)) for _ in range(2))
+        assert first == second, name
 
 
 def test_every_bar_says_its_own_value(tmp_path):
-    """Whatever the order of the rows: seaborn draws a colour at a time."""
-    evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
-    rows = pd.DataFrame({"platform": "gpu", "outcome": ["refused", "launched", "refused", "launched"]})
-    rows = rows.assign(block=["a", "b", "c", "d"], shared_bytes=0, percent_of_limit=[110.0, 20.0, 130.0, 40.0])
-    for kept in (rows, rows.iloc[[1, 3]], rows.iloc[:1]):
-        [axis] = figures.draw("launch_limits", evidence, kept).axes
+    """Whatever the order of the rows, and whatever a machine lacks: seaborn draws a colour at a time."""
+    both = load_evidence([synthetic.write(tmp_path / name) for name in ("a", "b")], recorded=tmp_path / "none")
+    table = figure_rows.bandwidth(figure_rows.described(tables.bandwidth(both), both), both)
+    table = table.assign(percent_of_computed=[11.0, 22.0, 33.0, 44.0])
+    for order in ([0, 1, 2, 3], [2, 1, 3], [3, 0], [1]):
+        [axis] = figures.draw("bandwidth", both, table.iloc[order]).axes
         bars = [bar for container in axis.containers for bar in container.patches]
-        assert len(bars) == len(kept)
-        assert all(f" {bar.get_width():,.4g} % of the limit" in bar.get_gid() for bar in bars)
-    assert missing_reason(figures.draw("launch_limits", evidence, rows.iloc[:0])) == "No launch was tried."
+        names = [label.get_text() for label in axis.get_yticklabels()]
+        assert len(bars) == len(order)
+        for bar in bars:
+            name = names[round(bar.get_y() + bar.get_height() / 2)]
+            assert f"{name}: {bar.get_width():.0f} % of the peak" in bar.get_gid()
+            assert name in set(table.loc[table["percent_of_computed"] == bar.get_width(), "name"])
+    assert missing_reason(figures.draw("bandwidth", both, table.iloc[:0])).startswith("No roof was measured")
+
+
+def test_parts_of_a_bar_stand_behind_or_within_each_other(evidence):
+    parts, names = {"one": "red", "two": "blue"}, ["a", "b"]
+    for nested, begins in ((False, [0, 0, 1, 2]), (True, [0, 0, 0, 0])):
+        with style():
+            rows = pd.DataFrame({"one": [1.0, 2.0], "two": [3.0, 4.0], "none": 0.0, "two: said": ["x", "y"]})
+            _, [(axis, _)] = plots.facets(rows, [], evidence)
+            plots.stack(axis, rows, {"none": "green"} | parts, "ms", names, nested)
+        assert [bar.get_x() for bar in axis.patches] == begins
+        said = [bar.get_gid().removeprefix("tells:") for bar in axis.patches]
+        assert said == ["one, a: 1 ms", "one, b: 2 ms", "two, a: x", "two, b: y"]
+
+
+def test_a_larger_product_has_a_larger_mark_below_the_smaller_ones(evidence):
+    rows = figure_rows.points(timings.describe(evidence.select_tasks("ladder_float").gpu, evidence), evidence)
+    assert rows.groupby("shape", observed=True)["area"].nunique().max() == 1
+    [axis, *_] = plots.Figure().subplots(1, 1, squeeze=False).ravel()
+    plots.marks(axis, rows, "rate", "label", evidence)
+    sizes = [marks.get_sizes()[0] for marks in axis.collections if "cublas" not in marks.get_label()]
+    assert sizes == sorted(sizes, reverse=True) and len(set(sizes)) > 3

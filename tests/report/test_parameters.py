@@ -13,7 +13,7 @@ from test_report import Page
 
 from tilewise.evidence import Evidence, load_evidence, load_platform
 from tilewise.explain import provenance, timings
-from tilewise.report import figures, headings, markup, render, tables
+from tilewise.report import figure_rows, figures, headings, markup, render, tables
 from tilewise.study import builds, columns, registry
 from tilewise.study.kernel import LaunchEntry
 
@@ -184,9 +184,12 @@ def test_a_kernel_that_cannot_run_is_one_row_of_failures(tmp_path):
     assert failed.loc[0, ["shape", "choice"]].tolist() == ["", ""]
     assert checks(evidence)["other points"] == "15 unsupported, 1 invalid_launch"
     assert set(tables.task("task2a", evidence)["status"]) == {"unsupported", "ok"}
-    assert "tiled: unsupported" in figures.svg(
-        figures.draw("rates", evidence, timings.describe(evidence.select_tasks("task2a").gpu, evidence))
-    )
+    rows = timings.describe(evidence.select_tasks("task2a").gpu, evidence)
+    labels = figure_rows.points(rows, evidence)["label"]
+    assert {"tiled tile 16: unsupported", "tiled tile 32: unsupported"} <= {*labels}
+    few = figure_rows.points(rows[(rows["kernel"] == "cublas") | (rows["tile"] == 16)], evidence)["label"]
+    assert [*few.cat.categories][:2] == ["(1024, 1024, 1024): tiled unsupported", "(1024, 1024, 1024)"]
+    assert "did not run" in figures.svg(figures.task("task2a", evidence))
 
 
 def test_kernels_that_the_emulator_does_not_run(with_kernels, recorded, tmp_path):

@@ -45,12 +45,12 @@ Speed-up over the naive kernel, rung by rung. Rate over the shape of the block, 
 block, double. The largest n in theory, allocated and timed. Rate over the width of the tile, float. Rate over the
 width of the tile, double. Rates of tile widths chosen at run time and at compile time. Rate over the number of tiles
 per block (NTB). Every rung against its limits, float. What the innermost loop of each kernel is made of. Every rung
-against its limits, double. Rates in low precision on the tensor cores. Rates of products of bytes. Products of
-floats, and the peak of the float units. Accuracy against rate. Rates of double results. How many moduli a spread of
+against its limits, double. Rates in low precision on the tensor cores. Rates of products of bytes. Accuracy against
+rate. Rates of double results. How many moduli a spread of
 exponents needs. Errors as multiples of SGEMM's. Operations per joule. Rate over size. The ratio to cuBLAS at each
 shape. Rates of batches. A call compared with CuPy's. Where the time of a call goes. How near the roofs come to the
 peak. Roofline, float. Rates on the CPU. Time over lines fetched. Rates of the loop orders. Rates of the variants by
-rank. Speed-up over the best naive kernel, float. Each kernel's share of the peak."""
+rank. Each kernel's share of the peak."""
 TABLES, FIGURES = (re.findall(r"\S[^.]+\.", names.replace("\n", " ")) for names in (TABLES, FIGURES))
 
 

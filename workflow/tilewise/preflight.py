@@ -10,7 +10,7 @@ import snakemake_executor_plugin_tilewise
 from kernelscope import cpp
 from tilewise import RECORDED, UserError
 from tilewise.evidence import load_evidence, load_published
-from tilewise.report import claims, headings, sections, specs
+from tilewise.report import claims, headings, sections
 from tilewise.study.kernel import Kernel
 
 
@@ -22,7 +22,6 @@ def check(kernels: Mapping[str, Kernel], remote: bool, tasks: Collection[str] = 
     if not remote:
         cpp.check()
     headings.load()
-    specs.check()
     entries = claims.load()
     load_published(kernels=kernels)
     if not any(RECORDED.glob("*/device.json")):

@@ -9,7 +9,7 @@ from tilewise.explain import climb, provenance, timings
 from tilewise.explain.number_format import rounded
 from tilewise.report import beside
 from tilewise.report.beside import CASE, SHOWN, Sides
-from tilewise.report.panels import COLOURS, MARKERS, legend
+from tilewise.report.plots import COLOURS, MARKERS, legend
 from tilewise.report.svg import empty_figure, set_tooltips, style
 from tilewise.study.columns import SHAPE
 from tilewise.study.status import RIGHT, Status
@@ -97,7 +97,7 @@ def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
         axis.set_xlim(left=0)
         axis.set_xlabel("times the rate of naive")
         axis.grid(axis="both", alpha=0.4)
-        legend(figure, [axis], 1)
+        legend(figure, 1)
     return figure
 
 

@@ -230,7 +230,7 @@ class Page:
 
     def further_figures(self) -> list[str]:
         """The figures of the whole study that no section of the tables names, without those of other pages."""
-        return [name for name in _unnamed(figures.OVERVIEW) if name not in ("climb", "last_rungs")]
+        return [name for name in _unnamed(figures.OVERVIEW) if name != "climb"]
 
     # ---- What they are made of ---------------------------------------------------------------------------------------
 

@@ -20,8 +20,7 @@ from kernelscope.yaml_input import suggest_name
 from tilewise import ROOT, UserError
 from tilewise.explain.number_format import rounded
 from tilewise.report import notes
-from tilewise.report.specs import SPECS
-from tilewise.report.template_context import FIGURES, TABLES
+from tilewise.report.template_context import FIGURES, STUDY_FIGURES, TABLES
 from tilewise.study.columns import FACTS, WHOLE
 from tilewise.study.kernel import Kernel
 
@@ -120,7 +119,7 @@ def check(kernels: Mapping[str, Kernel], tasks: Collection[str], folder: Path = 
     known: dict[str, tuple[str, Collection[str]]] = {
         "beside": ("task", tasks),
         "facts": ("task", tasks),
-        "figure": ("figure", {*tasks, *SPECS["study"], *FIGURES}),
+        "figure": ("figure", {*tasks, *STUDY_FIGURES, *FIGURES}),
         "has": ("task or table", {*tasks, *TABLES, *FACTS, *WHOLE}),
         "table": ("table", {*tasks, *TABLES}),
         "tiles": ("kernel", kernels),

@@ -59,11 +59,12 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
     "rungs": lambda page: page.rungs(),
     "rungs_double": lambda page: page.rungs("ladder_double"),
 }
-#: The figures beside those of tasks and of the whole study: for each the arguments of `figures.draw`. Nothing here
-#: draws, because a run needs their names at its start.
+#: The figures of the whole study, functions of figures.py; each is a file of each platform. Nothing here draws, because
+#: a run needs their names at its start.
+STUDY_FIGURES = ("climb", "peak", "accuracy_and_rate", "roofline", "rungs", "instructions", "cache_lines")
+#: The figures beside those of tasks and of the whole study: for each the arguments of `figures.draw`.
 FIGURES: dict[str, Callable[[Any], tuple]] = {
     "climb_of_ladder": lambda page: ("climb", page.evidence.select_tasks(climb.CLIMB)),
-    "platforms": lambda page: ("platforms", page.both),
     "rungs_double": lambda page: ("rungs", page.evidence, page.rungs("ladder_double")),
     "rate_over_size": lambda page: ("rate_over_size", page.evidence),
     "shape_map": lambda page: ("shape_map", page.evidence),

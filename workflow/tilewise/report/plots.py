@@ -1,0 +1,319 @@
+"""What figures share: panels, bars, marks, maps, labels and legends, and the look of each kernel.
+
+One visual language: a kernel keeps its colour and its marker in every figure, a larger mark is a larger product, and
+libraries are grey stars. The colours can be told apart by colour-blind readers, and the figures can also be read in
+black and white.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import textalloc
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.transforms import ScaledTranslation
+
+from tilewise.evidence import Evidence
+from tilewise.explain.number_format import rounded
+from tilewise.report.svg import GREY, set_tooltips
+
+#: Colours that can be told apart by colour-blind readers, on white and on black; grey is for libraries.
+COLOURS = "#0173b2 #c46a00 #029e73 #d0507a #8a6fd1 #8c6d3f #1f9fc4 #b04a2f #6f8f1f".split()
+#: The star is for libraries.
+MARKERS = ["o", "s", "D", "^", "v", "P", "X", "<", ">"]
+#: The kernels in the order in which they got their colour and marker. A new one may go to the end; until then it comes
+#: after these, in the registry's order.
+LOOKS = """
+    naive tiled multi_tile multi_tile_unbounded tiled_inner_test without_barriers parallel_k tiled_exact dynamic_tile
+    matrix_struct naive_transposed tiled_transposed register_tile vector_loads warp_tile pipelined async_copies tma_ring
+    transposing_ring stream_k dmma dmma_pipelined mma_sync wgmma warp_specialised clusters three_tf32 float_from_bf16
+    float_from_half triton triton_tf32 triton_tf32x3 cublas cublas_tf32 cublas_bf16 cublas_half kij ijk ikj jik jki kji
+    blocked numpy wgmma_int8 double_from_int8 cublas_int8 float_always triton_persistent triton_persistent_tf32
+    gluon_blocked gluon_persistent numba_naive numba_tiled cutile cutile_tf32 cutile_persistent cutile_persistent_tf32
+    warp_naive warp_tiled warp_tiled_tf32 cute_naive batched_ring batched_wgmma cublas_emulated cute_registers cute_ring
+    cublas_best
+""".split()
+#: What parts points that lie on each other.
+EDGE = {"edgecolor": "white", "linewidth": 0.5}
+#: A legend has so many entries at most; more lines are labelled where they end.
+MOST_ENTRIES = 4
+#: A star is slim: its area is so many times that of another mark.
+_STAR = 2.2
+
+
+def look(kernel: str, evidence: Evidence) -> dict[str, Any]:
+    """The colour and the marker of a kernel, the same in every figure; libraries are grey stars."""
+    if kernel in evidence.libraries:
+        return {"color": GREY, "marker": "*"}
+    place = list(dict.fromkeys([*LOOKS, *evidence.kernels, kernel])).index(kernel)
+    return {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[(place + place // len(COLOURS)) % len(MARKERS)]}
+
+
+def order(column: pd.Series) -> list[Any]:
+    """The values of a column in their order: that of its categories, that of numbers, or in which they occur."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return list(column.cat.categories)
+    return sorted(column.unique()) if pd.api.types.is_numeric_dtype(column) else list(dict.fromkeys(column))
+
+
+# ---- Panels ----------------------------------------------------------------------------------------------------------
+def panels(count: int, width: float, height: float, columns: int, **options: Any) -> tuple[Figure, Any]:
+    """A figure with so many panels of this height in inches, and their axes."""
+    columns = min(count, columns)
+    lines = -(-count // columns)
+    figure = Figure(figsize=(width, height * lines), layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False, **options).ravel()
+    for spare in axes[count:]:
+        spare.remove()
+    return figure, axes[:count]
+
+
+def facets(
+    rows: pd.DataFrame, by: Sequence[str], evidence: Evidence, title: str = "", lines: str = "", *,
+    width: float = 7.6, height: float = 1.3, line: float = 0.0, columns: int = 1, **options: Any,
+) -> tuple[Figure, list[tuple[Any, pd.DataFrame]]]:  # fmt: skip
+    """A figure with a panel for each group of rows, and the panels with their rows.
+
+    A panel's title has the platform, if that is a column of `by`, and the column `title`. A panel is `height` inches
+    high and `line` inches more for each row, or for each line of text in the values of the column `lines`.
+    """
+    parts = [part for _, part in rows.groupby([*by], sort=False)] if by else [rows]
+    counts = [sum(1 + str(each).count("\n") for each in part[lines].unique()) if lines else len(part) for part in parts]
+    if columns == 1:
+        options["height_ratios"] = [0.25 + line * count for count in counts]
+    most = sum(counts) / len(counts) if columns == 1 else max(counts)
+    figure, axes = panels(len(parts), width, height + line * most, columns, **options)
+    first = [part.iloc[0] for part in parts]
+    platforms = [row["platform"] for row in first] if "platform" in by else []
+    titles(figure, axes, [row[title] if title else "" for row in first], platforms, evidence)
+    for axis in axes if columns > 2 else ():
+        axis.title.set_fontsize("small")
+    return figure, list(zip(axes, parts, strict=True))
+
+
+def titles(figure: Any, axes: Any, words: Sequence[str], platforms: Sequence[str], evidence: Evidence) -> None:
+    """Title each panel with its platform, if there are any, and its words; a platform of all panels is named once.
+
+    Where only recorded platforms are shown, and several, their names do without the date.
+    """
+    shown, recorded = set(platforms), {gpu.name for gpu in evidence.gpus if gpu.recorded}
+    known = evidence.names if len(shown) > 1 and shown <= recorded else evidence.labels
+    labels = [known[platform] for platform in platforms] or [""] * len(axes)
+    if len(axes) > 1 and len(shown) == 1:
+        figure.suptitle(labels[0], fontsize="medium")
+        labels = [""] * len(axes)
+    narrow = len({axis.get_subplotspec().colspan.start for axis in axes}) > 1
+    for axis, said, label in zip(axes, words, labels, strict=True):
+        label = label.replace(", recorded", "\nrecorded") if narrow else label
+        axis.set_title("\n".join(filter(None, [label, said])))
+
+
+def limit(axis: Any, at: float, **style: Any) -> None:
+    """An upright line, if its place is known; it lies behind the bars, which cover it if they pass it."""
+    if pd.notna(at):
+        axis.axvline(at, **{"color": "black", "linewidth": 1.3, "linestyle": "--", "zorder": 0.9} | style)
+
+
+def log_scale(axis: Any, values: pd.Series, name: str = "x", steps: Sequence[float] = ()) -> None:
+    """Make an axis of these values logarithmic, if one is positive; `steps` are the multiples of ten with a number."""
+    if (values > 0).any():
+        axis.set(**{f"{name}scale": "log"})
+        if steps:
+            getattr(axis, f"{name}axis").set(major_locator=LogLocator(subs=steps), minor_formatter=NullFormatter())
+
+
+# ---- Marks -----------------------------------------------------------------------------------------------------------
+def name_rows(axis: Any, names: Sequence[str]) -> None:
+    """Give a panel a row for each name, the first at the top."""
+    axis.set_yticks(range(len(names)), names)
+    axis.set_ylim(len(names) - 0.5, -0.5)
+
+
+def bars(
+    axis: Any, rows: pd.DataFrame, x: str, unit: str, names: Sequence[str], hatch: str = "", said: str = "",
+    **style: Any,
+) -> None:  # fmt: skip
+    """Horizontal bars as long as the column x, a row of the panel each.
+
+    The column `hatch` says which are hatched. The tooltip is the column `said`, or the row's name and its number.
+    """
+    if hatch:
+        style |= {"hatch": ["///" if each else "" for each in rows[hatch]], "edgecolor": "white", "linewidth": 0}
+    numbers = rows[x].to_numpy(dtype="float64")
+    words = rows[said] if said else [f"{name}: {rounded(number)} {unit}" for name, number in zip(names, numbers)]
+    for bar, tooltip in zip(axis.barh(range(len(rows)), numbers, **style), words, strict=True):
+        set_tooltips(bar, [tooltip])
+    name_rows(axis, names)
+    axis.grid(axis="y", visible=False)
+    axis.set_xlabel(unit)
+
+
+def stack(
+    axis: Any, rows: pd.DataFrame, parts: Mapping[str, str], unit: str, names: Sequence[str], nested: bool = False
+) -> None:
+    """Bars of several columns (column -> colour), which stand behind each other, or, if `nested`, within each other.
+
+    A column "NAME: said" has the tooltips of the column NAME, if there is one.
+    """
+    left, height = np.zeros(len(rows)), 0.72
+    for label, colour in parts.items():
+        if rows[label].any():
+            said = rows.get(f"{label}: said", [f"{rounded(each)} {unit}" for each in rows[label].astype("float64")])
+            told = rows.assign(said=[f"{label}, {name}: {words}" for name, words in zip(names, said)])
+            look: dict[str, Any] = {"left": left, "height": height, "label": label, "color": colour}
+            bars(axis, told, label, unit, names, said="said", **look)
+            left, height = (left, 0.6 * height) if nested else (left + rows[label], height)
+
+
+def ticks(axis: Any, rows: pd.DataFrame, x: str, label: str, words: Sequence[str]) -> None:
+    """Ticks in the rows of a panel, one for each number of a column, which may hold lists; `words` have it as {}."""
+    known = rows[x].reset_index(drop=True).explode().dropna().astype("float64")
+    if len(known):
+        look = {"marker": "|", "s": 190, "color": "black", "linewidth": 1.8, "zorder": 4}
+        drawn = axis.scatter(known, known.index, label=label, **look)
+        set_tooltips(drawn, [words[place].format(rounded(number)) for place, number in known.items()])
+
+
+def colours(rows: pd.DataFrame, evidence: Evidence) -> list[str]:
+    """The colours of the kernels of rows."""
+    return [look(kernel, evidence)["color"] for kernel in rows["kernel"]]
+
+
+def marks(axis: Any, rows: pd.DataFrame, x: str, y: str, evidence: Evidence, area: float = 45) -> None:
+    """Marks in the look of their kernels, with the column `said` as tooltips; y is a number, or a name with a row.
+
+    Small marks lie upon large ones: a column `area` has square points.
+    """
+    names, rows = order(rows[y]), rows.assign(area=rows.get("area", area))[rows[x].notna()]
+    if not pd.api.types.is_numeric_dtype(rows[y]):
+        name_rows(axis, names)
+        rows[y] = [names.index(name) for name in rows[y]]
+    rows = rows.sort_values("area", ascending=False, kind="stable")
+    for (area, kernel), own in rows.groupby(["area", "kernel"], sort=False, observed=True):
+        style = look(kernel, evidence) | {"label": own["named"].iloc[0] if "named" in own else kernel}
+        area *= _STAR if style["marker"] == "*" else 1
+        set_tooltips(axis.scatter(own[x], own[y], s=area, zorder=3, **style, **EDGE), own["said"])
+
+
+def heat(axis: Any, rows: pd.DataFrame, y: str, x: str, value: str, unit: str) -> None:
+    """A map of the columns x and y, whose colour is the logarithm of a value and whose words are the value."""
+    table = rows.pivot_table(index=y, columns=x, values=value, aggfunc="max", observed=True)
+    # pivot_table leaves out a row without numbers.
+    down, across = ([each for each in order(rows[name]) if each in set(rows[name])] for name in (y, x))
+    numbers = table.reindex(index=down, columns=across).to_numpy(dtype="float64")
+    shown = np.log10(numbers)
+    far = max(0.3, np.nanmax(np.abs(shown)))
+    axis.imshow(shown, aspect="auto", cmap="PuOr_r", vmin=-far, vmax=far)
+    for (row, column), number in np.ndenumerate(numbers):
+        if np.isfinite(number):
+            # White on what is dark, which follows from the colour map's ends.
+            colour = "white" if abs(np.log10(number)) > 0.62 * far else "#010101"
+            axis.text(column, row, rounded(number), ha="center", va="center", fontsize="small", color=colour)
+    axis.set_yticks(range(len(down)), down)
+    axis.set_xticks(range(len(across)), [str(name).replace(", ", ",\n") for name in across])
+    axis.set_xlabel(unit)
+    axis.grid(visible=False)
+
+
+# ---- Words -----------------------------------------------------------------------------------------------------------
+def write_beside(axis: Any, words: Iterable[str], heading: str = "") -> None:
+    """Words for each row in a column right of the panel, where no line crosses them; their heading is above."""
+    for place, said in enumerate(words):
+        write_at(axis, said, (1.02, place), axis.get_yaxis_transform(), color="black")
+    write_at(axis, heading, (1.02, 1.01), va="bottom")
+
+
+def write_at(axis: Any, words: str, place: tuple[float, float], of: Any = "axes fraction", **style: Any) -> None:
+    """Small grey words, which may lie outside the panel; `of` is what their place is relative to."""
+    style = {"va": "center", "fontsize": "small", "color": GREY} | style
+    axis.annotate(words, place, xycoords=of, annotation_clip=False, **style)
+
+
+def write_along(figure: Any, lines: Iterable[Any]) -> None:
+    """Write the label of each line along its beginning; the panels are complete."""
+    settle(figure)
+    for line in lines:
+        ends = line.get_xydata()[:2]
+        (x0, y0), (x1, y1) = line.axes.transData.transform(ends)
+        along = {"rotation": math.degrees(math.atan2(y1 - y0, x1 - x0)), "rotation_mode": "anchor"}
+        at = {"xytext": (-2, 3), "textcoords": "offset points", "fontsize": "small"}
+        line.axes.annotate(line.get_label(), 1.05 * ends[0], **at, **along)
+
+
+def label_points(figure: Any, parts: Iterable[tuple[Any, pd.DataFrame]], x: str, y: str) -> None:
+    """Name the kernels of points that have a `rank`, where there is room, the first first; the panels are complete."""
+    settle(figure)
+    for axis, part in parts:
+        first = part[part["rank"].notna()].sort_values("rank")
+        axis.autoscale(False)
+        marks: list[Any] = [np.ma.filled(np.ma.asarray(own.get_offsets(), float), np.nan) for own in axis.collections]
+        pixels = [np.sqrt(own.get_sizes()) / 2 * figure.dpi / 72 for own in axis.collections]
+        lines = [
+            (line.get_xdata(), line.get_ydata() if line.get_transform() == axis.transData else axis.get_ylim())
+            for line in axis.lines  # others are upright and as high as the panel
+        ]
+        places = dict(zip(("x_scatter", "y_scatter"), np.concatenate(marks).T))
+        places["scatter_sizes"] = np.concatenate([np.broadcast_to(half, len(own)) for half, own in zip(pixels, marks)])
+        places |= dict(zip(("x_lines", "y_lines"), ([*each] for each in zip(*lines))))
+        textalloc.allocate(
+            axis, [*first[x]], [*first[y]], [*first["kernel"]], **places, linecolor=GREY, linewidth=0.6,
+            textsize=FontProperties(size="small").get_size_in_points(), draw_all=False, margin=0.004,
+            min_distance=0.015, max_distance=0.12, avoid_label_lines_overlap=True, avoid_crossing_label_lines=True,
+        )  # fmt: skip
+
+
+def settle(figure: Any) -> None:
+    """Give the panels their places, which they keep: before, no slope and no distance in pixels is known."""
+    figure.get_layout_engine().execute(figure)
+    figure.set_layout_engine("none")
+
+
+# ---- Legends ---------------------------------------------------------------------------------------------------------
+def legend(figure: Any, columns: int, order: Iterable[str] = ()) -> None:
+    """Put one legend of all panels below them, each entry once; the panels' own legends go."""
+    entries: dict[str, Any] = {}
+    for axis in figure.axes:
+        entries |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+        if axis.get_legend():
+            axis.get_legend().remove()
+    legend_of(figure, {words: entries[words] for words in (*order, *entries) if words in entries}, columns)
+
+
+def legend_of(figure: Any, entries: Mapping[str, Any], columns: int, **options: Any) -> None:
+    """Put a legend (words -> handle) below all panels, in so many columns at most that the figure is wide enough."""
+    for count in range(min(columns, len(entries)), 0, -1):
+        place = {"loc": "outside lower center", "ncols": count, "columnspacing": 1.2, "handlelength": 1.5}
+        legend = figure.legend(entries.values(), entries.keys(), **place, **options)
+        # Another machine may have other letters, which are wider.
+        if count == 1 or legend.get_window_extent().width < 0.92 * figure.bbox.width:
+            return
+        legend.remove()
+
+
+def own_legend(axis: Any, columns: int = 1, title: str = "") -> None:
+    """Put the legend below its panel, where it does not hide anything; each entry once."""
+    handles, labels = axis.get_legend_handles_labels()
+    entries = dict(zip(labels, handles, strict=True))
+    if entries:
+        lines = max((label.get_text().count("\n") for label in axis.get_xticklabels()), default=0)
+        # Inches: under the words of the axis.
+        below = ScaledTranslation(0, -0.42 - 0.15 * lines, axis.figure.dpi_scale_trans)
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": axis.transAxes + below}
+        axis.legend(entries.values(), entries.keys(), title=title or None, ncols=columns, **place)
+
+
+def legend_of_areas(figure: Any, rows: pd.DataFrame, size: str, title: str) -> None:
+    """Say below all panels what the areas of the marks mean: of many sizes, the smallest and the largest."""
+    entries = {}
+    for name, area in rows.groupby(size, observed=True)["area"].first().items():
+        mark = Line2D([], [], markersize=math.sqrt(area), color=GREY, marker="o", linestyle="none")
+        entries[name if isinstance(name, str) else f"{name:,}"] = mark
+    if len(entries) > MOST_ENTRIES:
+        entries = dict([next(iter(entries.items())), next(reversed(entries.items()))])
+        title = f"{title}: from the least to the largest"
+    legend_of(figure, entries, MOST_ENTRIES, title=title)
