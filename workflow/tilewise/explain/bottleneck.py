@@ -16,7 +16,7 @@ import pandas as pd
 
 from tilewise.evidence import Evidence
 from tilewise.explain.climb import explained
-from tilewise.explain.timings import fastest_first, largest_square, swept_tasks
+from tilewise.explain.timings import LOWERED, fastest_first, largest_square, swept_tasks
 from tilewise.explain.traffic import bytes_per_multiply_add
 from tilewise.study.device import SCHEDULERS, WARP
 from tilewise.study.precision import ON_TENSOR_CORES
@@ -25,8 +25,6 @@ from tilewise.study.precision import ON_TENSOR_CORES
 HALF, LATENCY = 0.5, "latency"
 #: A resource of which this much of the largest share is used limits as much: roofs are not known any better.
 TIED = 0.98
-#: A clock is lowered if it is this much below the highest.
-LOWERED = 0.98
 
 
 def roofs(cycle: float, measured: Mapping[tuple[str, str], float], dtype: str) -> dict[str, float]:

@@ -21,7 +21,7 @@ CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best choice is chosen f
 #: A row whose runs lie further from its time than this, in %, is never chosen as the best.
 UNSETTLED = 25.0
 #: A clock below this share of the highest was lowered, by power if the product is large.
-LOWERED = 0.95
+LOWERED = 0.97
 #: The longer a kernel that power limits is measured, the lower its clock; so longer runs compare with no short ones.
 MOST_APART = 3.0
 #: A choice whose error is so many times that of its kernel's most accurate one has bought its rate with digits.
