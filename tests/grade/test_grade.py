@@ -47,6 +47,40 @@ def test_examples_have_their_verdicts_and_hints(tmp_path: Path, task: Path) -> N
     assert (tmp_path / "out/students/wrong_edge.md").is_file()
 
 
+CONSTANT = """#define TILE 16
+SIZE
+__global__ void mm(const float* A, const float* B, float* C) {
+    __shared__ float As[TILE][TILE], Bs[TILE][TILE];
+    int row = blockIdx.y * TILE + threadIdx.y, col = blockIdx.x * TILE + threadIdx.x;
+    float sum = 0;
+    for (int t = 0; t < N / TILE; ++t) {
+        As[threadIdx.y][threadIdx.x] = A[row * N + t * TILE + threadIdx.x];
+        Bs[threadIdx.y][threadIdx.x] = B[(t * TILE + threadIdx.y) * N + col];
+        __syncthreads();
+        for (int k = 0; k < TILE; ++k) sum += As[threadIdx.y][k] * Bs[k][threadIdx.x];
+        BARRIER
+    }
+    C[row * N + col] = sum;
+}
+"""
+
+
+def test_a_kernel_whose_sizes_are_constants_is_marked_at_one_size(tmp_path: Path, task: Path) -> None:
+    hand_ins = tmp_path / "in"
+    hand_ins.mkdir()
+    sizes = {"macro": "#define N 4096", "shift": "const int N = 1 << 12;", "wrong": "#define N (1024)"}
+    for name, size in sizes.items():
+        text = CONSTANT.replace("SIZE", size).replace("BARRIER", "" if name == "wrong" else "__syncthreads();")
+        (hand_ins / f"{name}.cu").write_text(text, encoding="utf-8")
+    status, rows = graded(hand_ins, "tiled", tmp_path / "out")
+    assert status == 1
+    assert {name: row["mistakes"] for name, row in rows.items()} == {
+        "macro": "",
+        "shift": "",
+        "wrong": "barrier_after",
+    }
+
+
 def test_the_index_down_a_column_misses_the_measure_in_the_teachers_words(tmp_path: Path) -> None:
     hand_ins = tmp_path / "in"
     hand_ins.mkdir()
@@ -102,15 +136,14 @@ __global__ void product(int rows, int columns, int inner, float alpha, const flo
 }
 """
 FIXED_SIZE = """
-#define SIZE 64
-__global__ void product(float a[SIZE][SIZE], float b[SIZE][SIZE], float c[SIZE][SIZE])
+__global__ void product(float a[64][64], float b[64][64], float c[64][64])
 {
     c[threadIdx.y][threadIdx.x] = a[threadIdx.y][0] * b[0][threadIdx.x];
 }
 """
 
 
-def test_a_row_of_threads_passes_and_a_kernel_of_one_size_gets_a_question(tmp_path: Path) -> None:
+def test_a_row_of_threads_passes_and_a_kernel_of_literal_sizes_gets_a_question(tmp_path: Path) -> None:
     hand_ins = tmp_path / "in"
     hand_ins.mkdir()
     (hand_ins / "row.cu").write_text(ROW_OF_THREADS, encoding="utf-8")

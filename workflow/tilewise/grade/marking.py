@@ -31,6 +31,8 @@ from tilewise.traced.multiplication import Multiplication
 LIMIT = 15.0
 #: The shape at which the roles of parameters are tried: three sizes, of which every usual tile is a divisor.
 TRIED = (64, 32, 96)
+#: The size of all matrices for a kernel whose sizes are constants of its file: theirs would take minutes.
+CONSTANT = 64
 TYPES = {"float": "float", "double": "double", "int": "int32", "T": "float"}
 _TILE = re.compile(r"tile|block|bs$|^b$|ts$|size|^w$|width|dim", re.IGNORECASE)
 _NTB = re.compile(r"ntb|coarse|factor|tiles|work|wpt|per_?thread|num", re.IGNORECASE)
@@ -203,9 +205,9 @@ def argument_ways(
     if not open_at:
         struct_sizes = any("struct" in a for a in fixed if isinstance(a, Mapping))
         has_sizes = struct_sizes or any(re.search(r"\b[npm]\b", str(a)) for a in fixed if a not in ("A", "B", "C"))
-        if not has_sizes:
+        if not has_sizes and not constant_sizes(hand_in):
             raise Question(_ask(hand_in, "no parameter is a size of the matrices"))
-        yield tuple(fixed), False
+        yield tuple(fixed), not has_sizes
         return
     if len(open_at) == 1:
         ways: list[tuple[str, ...]] = [("n",)]
@@ -220,6 +222,30 @@ def argument_ways(
         for place, size in zip(open_at, way):
             given[place] = _typed(hand_in.parameters[place].type, size)
         yield tuple(given), len(open_at) == 1 and not any(re.fullmatch("[pm]", str(a)) for a in fixed)
+
+
+def constant_sizes(hand_in: HandIn) -> list[str]:
+    """The constants of the file that are the sizes of the matrices, if no parameter is one: literals of at least 32
+    that the kernel uses, but not as a size of shared memory."""
+    literal = r"[ \t]*\(?[ \t]*\d+(?:[ \t]*<<[ \t]*\d+)?[ \t]*\)?"
+    shared = " ".join(re.findall(r"__shared__[^;]*;", hand_in.body))
+    return [
+        name
+        for name, value in hand_in.numbers.items()
+        if value >= 32
+        and re.search(rf"\b{name}\b", hand_in.body)
+        and not re.search(rf"\b{name}\b", shared)
+        and not re.search(r"tile|block|thread|bs$|ts$", name, re.IGNORECASE)
+        and re.search(rf"define[ \t]+{name}{literal}[ \t]*$|\b{name}[ \t]*={literal}[ \t]*[,;]", hand_in.text, re.M)
+    ]
+
+
+def _with_sizes(text: str, names: Sequence[str]) -> str:
+    """A source whose constants of these names are CONSTANT."""
+    for name in names:
+        text = re.sub(rf"(define[ \t]+{name})[ \t][^\n]*", rf"\g<1> {CONSTANT}", text)
+        text = re.sub(rf"(\b{name}[ \t]*=)[^=,;][^,;]*", rf"\g<1> {CONSTANT}", text)
+    return text
 
 
 def _typed(kind: str, value: str) -> Any:
@@ -349,6 +375,7 @@ class Marker:
     hand_in: HandIn
     path: Path
     dtype: str
+    size: int = 0  # of all matrices, if it is a constant of the file
 
     def build(self, call: Call) -> Path:
         """The library of a call's instance, built once."""
@@ -360,7 +387,7 @@ class Marker:
         return target
 
     def point(self, shape: Sequence[int], call: Call) -> Point:
-        n, p, m = (shape[0],) * 3 if call.equal else shape
+        n, p, m = (self.size or shape[0],) * 3 if call.equal else shape
         return Point("grade", self.hand_in.name, self.dtype, n, p, m, ())
 
     def trace(self, call: Call, shape: Sequence[int], limit: float = LIMIT) -> tuple[dict[str, Any], list[Fault]]:
@@ -393,6 +420,12 @@ def mark(path: Path, root: Path, task_name: str, task: Mapping[str, Any], naive:
     if not dtype:
         raise Question(f"What is the element type {', '.join(sorted(kinds))}? Use float, double or int.")
     marker = Marker(hand_in, copied, dtype)
+    has_numbers = any(re.search(r"int|long|size_t|unsigned|short", each.type) for each in hand_in.parameters)
+    is_open = not has_numbers and not _structs(hand_in) and "arguments" not in hand_in.options
+    if is_open and (names := constant_sizes(hand_in)):
+        marker.size = CONSTANT
+        for each in (file for file in work.rglob("*") if file.is_file()):
+            each.write_text(_with_sizes(each.read_text(), names))
     best: tuple[float, list[Call]] | None = None
     for made in itertools.islice(calls(hand_in, arrays, task, dtype), 24):
         try:
@@ -427,6 +460,8 @@ def examine(findings: dict[str, Any], marker: Marker, call: Call, task: Mapping[
     shapes = [sizes(each) for each in task["shapes"]]
     per_shape: dict[tuple[int, ...], list[Fault]] = {}
     measured = sizes(task["measured"])
+    if marker.size:
+        shapes = [measured]
     for shape in dict.fromkeys([measured, *shapes]):
         row, faults = marker.trace(call, shape)
         per_shape[shape] = faults

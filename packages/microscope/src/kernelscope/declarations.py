@@ -269,19 +269,26 @@ def whole_numbers(expressions: Iterable[str], names: Mapping[str, int]) -> list[
     return []
 
 
+def _shifted(value: int, by: int) -> int:
+    if not 0 <= by < 64:
+        raise ArithmeticError
+    return value << by
+
+
 _ARITHMETIC: dict[type, Callable[..., int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
+    ast.LShift: _shifted,
     ast.UAdd: operator.pos,
     ast.USub: operator.neg,
 }
 
 
 def _calculated(node: ast.AST, names: Mapping[str, int]) -> int:
-    """The value of whole numbers, names, + - * / % and brackets. Raises LookupError for anything else."""
+    """The value of whole numbers, names, + - * / % << and brackets. Raises LookupError for anything else."""
     match node:
         case ast.Constant(value=int() as value):
             return int(value)
