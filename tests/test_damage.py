@@ -406,7 +406,7 @@ def test_a_mistake_is_blamed_on_the_file_that_has_it(tmp_path, config, words, fi
         Study(*settled(tmp_path, config, words, **files))
 
 
-@pytest.mark.parametrize("name", ["report", "results", "figures", "verdicts", "probes", "measure"])
+@pytest.mark.parametrize("name", ["report", "results", "figures", "checks", "claims", "measure"])
 def test_a_task_or_platform_is_not_called_like_a_folder_or_a_table(config, name):
     tasks = config["tasks"] | {name: config["tasks"]["task3"]}
     with pytest.raises(UserError, match=rf"config.yaml: tasks.{name}: the study has a rule, a table or a fold"):

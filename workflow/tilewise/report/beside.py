@@ -4,6 +4,7 @@ A table has a row per product, or per choice for one product, and a column per s
 compared, `rows` finds their numbers, `html` shows them.
 """
 
+import functools
 import html as text
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -195,6 +196,7 @@ def _product(label: str, n: float, time_ms: float) -> dict[str, Any]:
     return {"label": label, "time_ms": time_ms, "gflops": 2e-6 * float(n) ** 3 / time_ms, "status": Status.OK}
 
 
+@functools.lru_cache(maxsize=64)
 def _timed(task: str, evidence: Evidence, every: bool) -> pd.DataFrame:
     """A task's rows of a run on GPUs and CPUs: the best of each case, or every choice."""
     own = evidence.select_tasks(task)

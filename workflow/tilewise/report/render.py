@@ -384,8 +384,14 @@ def _is_recorded(article: Path) -> bool:
 
 def _fill(article: Path) -> tuple[dict[str, Any], dict[str, Page]]:
     """The numbers of an article, and a page of each of the runs that it is about."""
-    pages = {name: Page(load_evidence([RECORDED / name])) for name in articles.runs(article)}
+    pages = {name: _page_of(RECORDED / name) for name in articles.runs(article)}
     return articles.fill(pages, article), pages
+
+
+@functools.lru_cache(maxsize=4)
+def _page_of(recorded: Path) -> Page:
+    """The page of a recorded run, whose tables two articles need."""
+    return Page(load_evidence([recorded]))
 
 
 def render(
