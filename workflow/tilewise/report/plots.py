@@ -300,9 +300,12 @@ def own_legend(axis: Any, columns: int = 1, title: str = "") -> None:
     handles, labels = axis.get_legend_handles_labels()
     entries = dict(zip(labels, handles, strict=True))
     if entries:
-        lines = max((label.get_text().count("\n") for label in axis.get_xticklabels()), default=0)
-        # Inches: under the words of the axis.
-        below = ScaledTranslation(0, -0.42 - 0.15 * lines, axis.figure.dpi_scale_trans)
+        # Inches: under the words of the axis, of which some are upright.
+        heights = (
+            0.075 * len(label.get_text()) if label.get_rotation() else 0.15 * label.get_text().count("\n")
+            for label in axis.get_xticklabels()
+        )
+        below = ScaledTranslation(0, -0.42 - max(heights, default=0), axis.figure.dpi_scale_trans)
         place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": axis.transAxes + below}
         axis.legend(entries.values(), entries.keys(), title=title or None, ncols=columns, **place)
 

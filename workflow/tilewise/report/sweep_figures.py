@@ -209,7 +209,7 @@ def lines_in(
             said = _said(axis, label, values, own["place"], own[y])
             set_tooltips(axis.scatter(own["place"], own[y], zorder=5, label=label, **style), said)
     # The words of a block are wider than the distance of two ticks.
-    axis.set_xticks(range(len(values)), [str(value).replace(" × ", "\n×\n") for value in values])
+    axis.set_xticks(range(len(values)), values, rotation=90 if any("×" in str(value) for value in values) else 0)
     axis.set_xlim(-0.4, len(values) - 0.6)
     axis.set_ylim(bottom=0)
 
