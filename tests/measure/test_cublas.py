@@ -146,7 +146,7 @@ def test_without_its_package_the_best_algorithm_is_unsupported(played, monkeypat
     monkeypatch.setitem(sys.modules, "nvmath.bindings", None)
     for name in ("emulation", "cublaslt"):
         monkeypatch.delitem(sys.modules, f"tilewise.nvidia.{name}", raising=False)
-    with pytest.raises(Exception, match="need the package nvmath-python of requirements") as raised:
+    with pytest.raises(Exception, match="need the package nvmath-python of the GPU's requirements") as raised:
         importlib.import_module("tilewise.nvidia.cublaslt")
     assert type(raised.value).__name__ == "Unsupported", "a row that says so, not a worker that ends"
     sys.modules.pop("tilewise.nvidia.emulation", None)
