@@ -110,7 +110,16 @@ def trace_points(
 def _key(how: str, point: Point, kernel: Kernel, limit: float) -> str:
     """The key of a point that is traced in some way: the hash of all that its row depends on."""
     entry = dataclasses.replace(kernel, title="", reason="", tuned={}, accuracy={})
-    return digest([how, dataclasses.asdict(point), limit, repr(entry), kernel.code, _tracer()])
+    return digest(
+        [
+            how,
+            dataclasses.asdict(point),
+            limit,
+            repr(entry),
+            kernel.code,
+            _tracer(" ".join(cpp.compiler()), cpp.version()),
+        ]
+    )
 
 
 def _entry(point: Point, row: Row, faults: Sequence[Fault] = ()) -> Row:
@@ -121,12 +130,12 @@ def _entry(point: Point, row: Row, faults: Sequence[Fault] = ()) -> Row:
 
 
 @cache
-def _tracer() -> str:
+def _tracer(compiler: str, version: str) -> str:
     """The hash of the tracer: its sources, the headers that a kernel finds there, its modules and the compiler."""
     folders = Path(__file__).parent, *map(Path, compilers.__path__)
     files = [*emulator_files(), *sorted({path for folder in folders for path in folder.rglob("*.py")})]
     texts = [path.read_text(encoding="utf-8") for path in files]
-    return digest([texts, cpp.compiler(), cpp.version()])
+    return digest([texts, compiler, version])
 
 
 def _restored(entry: Row) -> tuple[Row, list[Fault]]:
