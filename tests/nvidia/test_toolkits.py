@@ -51,7 +51,7 @@ CHOSEN = {
     "a part of MIG first": ([MIG, T4], "gpu", "driver 580.1: CUDA 13 packages"),
     "no GPU": ([], "run", "no GPU with a driver here: packages without CUDA"),
 }
-#: The same for what has no line but a refusal.
+#: Drivers and cards that are refused, with the message.
 REFUSED = {
     "a driver too old for both": (
         [{"uuid": "GPU-1", "name": "Tesla T4", "mig.mode.current": "[N/A]", "driver_version": "470.82.01"}],

@@ -142,7 +142,7 @@ def section(found: Iterable[Compiled], compiler: str) -> str:
 
 
 def write(text: str, page: Path = PAGE) -> None:
-    """Put a section into the page, in place of that of the same compiler's version of CUDA."""
+    """Replace the page's section of the same CUDA version, or add the section."""
     head, *sections = re.split(r"^(?=## )", read_text(page), flags=re.MULTILINE)
     cuda = text.split(".")[0]
     kept = [each for each in sections if each.split(".")[0] != cuda]

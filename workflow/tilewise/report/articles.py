@@ -1,8 +1,8 @@
 """Articles on the recorded runs: the story, and the answers to source a's assignment.
 
-Each is a text in report/, written once and the same for every reader. The YAML file beside it names its numbers, each
+Each is a text in report/, written once and alike for all readers. The YAML file beside it names its numbers, each
 an expression over one recorded run, and lists what the words take for granted. If the record no longer agrees, a note
-stands in the article's place until the sentence is written anew.
+replaces the article until the sentence is rewritten.
 """
 
 import re

@@ -96,7 +96,7 @@ def climb(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 
 def peak(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Of a ladder the largest square products, the units that compute them, and floats of short numbers."""
+    """The largest square products of a ladder, with the units that compute them and with floats of short numbers."""
     rows = timings.largest_square(rows)
     rows = rows[rows["n"] == rows["n"].max()]
     rows = rows.assign(short=timings.made_of_short(rows, evidence), peak_tflops=rows["peak_gflops"] / 1000)

@@ -51,7 +51,7 @@ def shows(
 
 
 def draw(name: str, evidence: Evidence, table: pd.DataFrame | None = None) -> Figure:
-    """A figure by its name, of this `table` instead of its own."""
+    """Draw a figure by its name, from `table` if one is given."""
     make, prepare, function, empty = _FIGURES[name]
     rows = prepare(figure_rows.described(make(evidence) if table is None else table, evidence), evidence)
     if rows.empty:

@@ -2,8 +2,9 @@
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from math import ceil, floor, prod, sqrt
 from operator import add, and_, eq, ge, gt, le, lshift, lt, mod, mul, ne, or_, rshift, sub, xor
@@ -75,6 +76,11 @@ class Proposal:
     large: str
     unknown: Sequence[str]
 
+    @property
+    def threads(self) -> int:
+        """The threads of the grid."""
+        return int(prod(self.grid) * prod(self.block))
+
     def command(self, file: Path, program: str = "kernelscope") -> str:
         """The command line."""
         words = [program, display_path(file), "--function", self.function]
@@ -101,16 +107,19 @@ class Host:
         self.root = parse(self.text)
         self.macros = dict(DEFINE.findall(self.text))
         self.file = Scope(self.root, _definitions(self.root, functions=False))
-        found = [each for item in items(text) if not item.is_gpu for each in nodes_of(item.node, "function_definition")]
+        declared = items(text)
+        self._gpu = [item.node for item in declared if item.is_gpu]
+        of_host = [item.node for item in declared if not item.is_gpu]
+        found = [each for node in of_host for each in nodes_of(node, "function_definition")]
         self.functions = {_called(each): each for each in found}
         self.leaves: set[str] = set()
-        self.of_gpu = self._names_of_gpu(item.node for item in items(text) if item.is_gpu)
 
-    def _names_of_gpu(self, nodes: Iterable[Node]) -> set[str]:
-        """The macros and constants of the file that code of the GPU has."""
+    @cached_property
+    def of_gpu(self) -> set[str]:
+        """The macros and constants of the file that code of the GPU uses."""
         bodies = self.macros | {name: held[0].value for name, held in self.file.names.items()}
         found: set[str] = set()
-        for node in nodes:
+        for node in self._gpu:
             heads = nodes_of(node, "parameter_declaration")
             own = {name_of(each) for p in heads if (each := p.child_by_field_name("declarator"))}
             found |= set(re.findall(r"[A-Za-z_]\w*", text_of(node))) - own
@@ -492,13 +501,12 @@ def _has_sizes_of(one: Proposal, other: Proposal) -> bool:
 
 def _work(one: Proposal) -> int:
     """Threads, or elements of the largest array."""
-    return max(int(prod(one.grid) * prod(one.block)), *_numbers(one)[1].values(), 0)
+    return max(one.threads, *_numbers(one)[1].values(), 0)
 
 
 def _cost(found: Sequence[Proposal]) -> tuple[int, int]:
     """The most work of a launch, then that of all: their threads, and the elements of their arrays."""
-    elements = sum(sum(_numbers(each)[1].values()) for each in found)
-    return max(map(_work, found)), elements + sum(int(prod(each.grid) * prod(each.block)) for each in found)
+    return max(map(_work, found)), sum(each.threads + sum(_numbers(each)[1].values()) for each in found)
 
 
 def _proposals(
