@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernelscope.declarations import whole_numbers
-from kernelscope.host_code import for_gpu, items
+from kernelscope.host_code import for_gpu, items, types_of
 from kernelscope.sources import EMULATOR_HEADERS, HOST_HEADERS
 from tilewise import UserError
 
@@ -141,13 +141,10 @@ def kernels(path: Path) -> list[HandIn]:
     options = dict(
         pair.partition("=")[::2] for line in re.findall(r"//\s*tilewise:([^\n]*)", raw) for pair in line.split()
     )
-    types = {m[2]: m[1].strip() for m in re.finditer(r"\btypedef\s+([\w ]+?)\s+(\w+)\s*;", text)}
-    types |= {m[1]: m[2].strip() for m in re.finditer(r"\busing\s+(\w+)\s*=\s*([\w ]+);", text)}
+    types = types_of(text)
     numbers: dict[str, int] = {}
     for m in _DIRECTIVE.finditer(text):
         if m[1] == "define" and (pair := re.match(r"(\w+)\s+(.+)", m[2])):
-            if re.fullmatch(r"[\w ]+", pair[2]) and pair[2].split()[-1] in ("float", "double", "int"):
-                types[pair[1]] = pair[2].strip()
             value = whole_numbers([re.sub(r"(?<=\d)[fuUlL]+\b", "", pair[2])], numbers)
             numbers |= dict.fromkeys([pair[1]], value[0]) if value else {}
     for m in re.finditer(r"\b(?:const|constexpr)\s+(?:static\s+)?(?:unsigned\s+)?(?:int|size_t)\s+([^;{}]+);", text):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tree_sitter import Node
 
+from kernelscope.argument_values import element_type
 from kernelscope.declarations import declarators, is_function, name_of, parse, text_of
 from kernelscope.sources import EMULATOR_HEADERS, HOST_HEADERS, CudaFile, code_of, has_host_code
 
@@ -132,6 +133,14 @@ def for_gpu(*texts: str) -> list[str]:
     for number, (begin, end) in away:
         left[number] = left[number][:begin] + _blank(left[number][begin:end]) + left[number][end:]
     return left
+
+
+def types_of(text: str) -> dict[str, str]:
+    """The types of numbers by the names that a text gives them: by typedef, using or #define."""
+    named = re.findall(r"\btypedef\s+([\w ]+?)\s+(\w+)\s*;", text)
+    named += [(held, name) for name, held in re.findall(r"\busing\s+(\w+)\s*=\s*([\w ]+?)\s*;", text)]
+    named += [(body.strip(), name) for name, body in DEFINE.findall(text)]
+    return {name: held for held, name in named if element_type(held) and not element_type(name)}
 
 
 def _blank(text: str) -> str:

@@ -16,7 +16,7 @@ from tree_sitter import Node
 from kernelscope.argument_values import element_type, example
 from kernelscope.cpp import display_path
 from kernelscope.declarations import Function, Parameter, declarators, find_function, name_of, nodes_of, parse, text_of
-from kernelscope.host_code import DEFINE, items, readable
+from kernelscope.host_code import DEFINE, items, readable, types_of
 from kernelscope.sources import Source, code_of
 
 #: The most threads, and elements of an array, that a proposal has: more take minutes.
@@ -441,7 +441,7 @@ def _small_enough(text: str, functions: Mapping[str, Function], structs: Structs
     """The launches of a text. If one has more than MOST threads or elements, the largest of the numbers on which sizes
     depend are halved: none on which a block depends or which the kernels' code has, and two at once if an array has as
     many elements as their product says."""
-    types = _types(text)
+    types = types_of(text)
     text = re.sub(r"\w+", lambda word: types.get(word[0], word[0]), text)
     host = Host(text, {})
     found = _proposals(host, functions, structs, types)
@@ -470,14 +470,6 @@ def _small_enough(text: str, functions: Mapping[str, Function], structs: Structs
             return [replace(each, large=words) for each in found]
         found, here = better
     return found
-
-
-def _types(text: str) -> dict[str, str]:
-    """The names that a text gives to types of numbers."""
-    named = re.findall(r"\btypedef\s+([\w ]+?)\s+(\w+)\s*;", text)
-    named += [(held, name) for name, held in re.findall(r"\busing\s+(\w+)\s*=\s*([\w ]+?)\s*;", text)]
-    named += [(body.strip(), name) for name, body in DEFINE.findall(text)]
-    return {name: held for held, name in named if element_type(held) and not element_type(name)}
 
 
 def _numbers(one: Proposal) -> tuple[dict[str, int], dict[str, int]]:
