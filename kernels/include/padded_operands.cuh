@@ -3,12 +3,13 @@
 #include "tile_order.cuh"
 
 /// out (rows x pitch) = in (rows x cols), zeros beyond column `cols`. Launch: block (256); any grid along x.
-__global__ void pad(const float* in, float* out, int rows, int cols, int pitch)
+template <typename T>
+__global__ void pad(const T* in, T* out, int rows, int cols, int pitch)
 {
     for (int row = blockIdx.x; row < rows; row += gridDim.x)
         for (int col = threadIdx.x; col < pitch; col += blockDim.x)
             out[static_cast<long long>(row) * pitch + col] =
-                col < cols ? in[static_cast<long long>(row) * cols + col] : 0.0f;
+                col < cols ? in[static_cast<long long>(row) * cols + col] : T(0);
 }
 
 /// Copies A (n x p) and B (p x m) to rows of a multiple of 8 elements, zeros beyond: TMA needs a pitch of a multiple of

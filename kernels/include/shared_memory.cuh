@@ -27,6 +27,12 @@ __device__ __forceinline__ void load_16_bytes(T* to, const T* from_shared)
     load_16_bytes(to, shared_address(from_shared));
 }
 
+/// Two times 4 bytes, at a multiple of 8.
+__device__ __forceinline__ void load_8_bytes(unsigned& first, unsigned& second, unsigned address)
+{
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(first), "=r"(second) : "r"(address) : "memory");
+}
+
 /// 4 bytes, at a multiple of 4.
 __device__ __forceinline__ void load_4_bytes(unsigned& to, unsigned address)
 {

@@ -87,6 +87,16 @@ __device__ __forceinline__ Descriptor rows_across_k(unsigned address)
     WGMMA(128, "m64n256" K, TYPES, TAIL, WGMMA_NAMES_0 WGMMA_NAMES_1 WGMMA_NAMES_2 WGMMA_NAMES_3, "%128",      \
           "%129", "%130", WGMMA_32(0), WGMMA_32(32), WGMMA_32(64), WGMMA_32(96))
 
+// A from registers: thread t has of rows t / 4 and 8 below the elements t % 4 of k, then, 4 further along k, the same two.
+#define WGMMA_OF_REGISTERS(COUNT, SHAPE, TYPES, NAMES, A, B, P, ...)                                           \
+    static __device__ __forceinline__ void multiply(float (&d)[COUNT], const unsigned (&a)[4], Descriptor b,    \
+                                                    int accumulate)                                          \
+    {                                                                                                        \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned." SHAPE         \
+                     ".f32." TYPES " {" NAMES "}, {" A "}, " B ", p, 1, 1;\n}"                                \
+                     : __VA_ARGS__ : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));   \
+    }
+
 /// Wgmma<T>::multiply(sums, a, b, accumulate): 16 of k with A along k and B across k; TF32 (T = float): 8 of k, both
 /// along k.
 template <typename T>
@@ -103,4 +113,9 @@ struct Wgmma<__nv_bfloat16> {
 template <>
 struct Wgmma<float> {
     WGMMA_ALL("k8", "tf32.tf32", "")
+    WGMMA_OF_REGISTERS(32, "m64n64k8", "tf32.tf32", WGMMA_NAMES_0, "%32,%33,%34,%35", "%36", "%37", WGMMA_32(0))
+    WGMMA_OF_REGISTERS(64, "m64n128k8", "tf32.tf32", WGMMA_NAMES_0 WGMMA_NAMES_1, "%64,%65,%66,%67", "%68", "%69",
+                       WGMMA_32(0), WGMMA_32(32))
+    WGMMA_OF_REGISTERS(128, "m64n256k8", "tf32.tf32", WGMMA_NAMES_0 WGMMA_NAMES_1 WGMMA_NAMES_2 WGMMA_NAMES_3,
+                       "%128,%129,%130,%131", "%132", "%133", WGMMA_32(0), WGMMA_32(32), WGMMA_32(64), WGMMA_32(96))
 };

@@ -14,7 +14,7 @@
 // Only the rest is cut: with all tiles cut, blocks at work at one time are at different k, meet no longer in L2, and
 // 8192^3 falls from 56 to 53 TFLOP/s. The producer runs ahead into the next tile while the consumers store the last
 // one. It transposes as in transposing_ring.cu if B is narrow, and takes A transposed beforehand, as in tma_ring.cu,
-// if a row of A is used so often that the launch is cheaper (m >= 3072).
+// if a row of A is used so often that the launch is cheaper (m >= 2048).
 // What it costs: a workspace of one tile per multiprocessor, and a launch of a few microseconds, so nothing is gained
 // if the tiles fit the chip by themselves.
 // What the machine code shows (128 x 256 x 16): the loop is that of tma_ring.cu, 2048 of 2165 instructions are
@@ -40,14 +40,6 @@
 #include "transposed_copy.cuh"
 #include "warp_groups.cuh"
 
-/// What the consumers must know of a segment.
-struct Note {
-    int first_row, first_col;  // of the tile
-    int steps;                 // of k, in stages
-    bool owner;                // it begins with the tile's first step
-    bool last;                 // no segment follows
-};
-
 /// @tparam TILE_N      rows of C per block
 /// @tparam TILE_M      columns of C per block: see RingProduct
 /// @tparam TILE_K      steps of k per stage
@@ -69,15 +61,15 @@ stream_k(const float* A, const __grid_constant__ TensorMap A_transposed, const _
     constexpr int NOTES = STAGES + 1;
     __shared__ Note notes[NOTES];
     extern __shared__ unsigned char shared_memory[];
+    const int tiles_n = ceil_div(n, TILE_N), tiles_m = ceil_div(m, TILE_M), steps = ceil_div(p, TILE_K);
+    if (blockIdx.x >= Schedule(tiles_n * tiles_m, steps, gridDim.x).workers) return;
     Ring<STAGES, Product::A_BYTES + Product::B_BYTES> ring(shared_memory);
     if (threadIdx.x == 0) ring.make(BEFOREHAND ? 1 : Copy::THREADS, Product::THREADS);
     __syncthreads();  // the barriers exist
 
     if (threadIdx.x >= Product::THREADS) {
         give_registers<72>();
-        const int tiles_n = (n + TILE_N - 1) / TILE_N;
-        const int tiles_m = (m + TILE_M - 1) / TILE_M;
-        Work work(tiles_n * tiles_m, (p + TILE_K - 1) / TILE_K, gridDim.x, blockIdx.x);
+        Work work(tiles_n * tiles_m, steps, gridDim.x, blockIdx.x);
         Note note;
         int start = 0, left = 0, number = -1;
         const auto next_segment = [&]() {
@@ -139,47 +131,5 @@ stream_k(const float* A, const __grid_constant__ TensorMap A_transposed, const _
                                               owner ? note->first_col : 0, owner ? n : TILE_N, owner ? m : TILE_M);
             if (note->last) break;
         }
-    }
-}
-
-/// Adds to the tiles of C what later workers have left of them, in their order: the sum is the same in every run.
-/// TILE_N * TILE_M / 2048 blocks per tile.
-template <int TILE_N, int TILE_M, int TILE_K, int BAND, bool ALIGNED_C>
-__global__ void __launch_bounds__(256) add_shares(float* C, const float* shares, int n, int p, int m, int workers)
-{
-    constexpr int QUADS = 2, SLICES = TILE_N * TILE_M / (QUADS * 4 * 256);  // per thread; per tile
-    static_assert(QUADS * 4 * SLICES * 256 == TILE_N * TILE_M, "every thread adds equally many");
-    const int tiles_n = (n + TILE_N - 1) / TILE_N;
-    const int tiles_m = (m + TILE_M - 1) / TILE_M;
-    const int steps = (p + TILE_K - 1) / TILE_K, tile = blockIdx.x / SLICES;
-    const Schedule schedule(tiles_n * tiles_m, steps, workers);
-    if (tile >= schedule.cut_tiles) return;  // all waves are whole
-    int other = schedule.owner_of(tile) + 1;
-    const long long end = static_cast<long long>(tile + 1) * steps;
-    if (schedule.begin_of(other) >= end) return;  // one worker has done it all
-
-    const Tile place = tile_in_bands(schedule.waves * workers + tile, tiles_n, tiles_m, BAND);
-    const int row = place.row, col = place.column;
-    const int first = (blockIdx.x % SLICES * QUADS * 256 + threadIdx.x) * 4;  // of the tile's elements
-    Vector<float> sums[QUADS];
-    #pragma unroll
-    for (int q = 0; q < QUADS; ++q) {
-        const int e = first + q * 1024;
-        sums[q] = load_within(C, row * TILE_N + e / TILE_M, col * TILE_M + e % TILE_M, n, m, ALIGNED_C);
-    }
-    for (; schedule.begin_of(other) < end; ++other) {
-        if (schedule.begin_of(other) == schedule.begin_of(other + 1)) continue;  // fewer steps than workers
-        #pragma unroll
-        for (int q = 0; q < QUADS; ++q) {
-            const Vector<float> share =
-                load_vector(shares + static_cast<long long>(other) * (TILE_N * TILE_M) + first + q * 1024);
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) sums[q].element[e] += share.element[e];
-        }
-    }
-    #pragma unroll
-    for (int q = 0; q < QUADS; ++q) {
-        const int e = first + q * 1024;
-        store_within(C, row * TILE_N + e / TILE_M, col * TILE_M + e % TILE_M, n, m, ALIGNED_C, sums[q]);
     }
 }

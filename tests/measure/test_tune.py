@@ -398,6 +398,7 @@ def test_a_slow_variant_is_not_run_again_and_a_wrong_one_not_timed(jobs, screen)
 # ---- The study's own spaces and choices ------------------------------------------------------------------------------
 
 AT = {
+    "huge": (16384, 16384, 16384),
     "large": (8192, 8192, 8192),
     "medium": (4096, 4096, 4096),
     "narrow": (8192, 8192, 1024),

@@ -43,6 +43,16 @@ RUNGS = {
             "blocks_per_sm": 1,
         },
     ),
+    "dmma_ring": (
+        "double",
+        (131, 71, 70),
+        {"tile_n": 64, "tile_m": 64, "warp_n": 32, "warp_m": 16, "stages": 3, "band": 4},
+    ),
+    "dmma_ring with shares": (
+        "double",
+        (130, 520, 70),
+        {"tile_n": 64, "tile_m": 64, "warp_n": 32, "warp_m": 16, "stages": 3, "band": 4},
+    ),
     "mma_sync": (
         "half",
         (67, 200, 72),
@@ -56,6 +66,7 @@ RUNGS = {
         (260, 264, 72),
         {"tile_m": 64, "stages": 3, "cluster_blocks": 2, "band": 4},
     ),
+    "wgmma_tf32": ("tf32", (131, 72, 261), {"tile_n": 64, "stages": 3, "band": 4}),
     "wgmma_int8": ("int8", (131, 520, 72), {"tile_m": 64, "stages": 3, "cluster_blocks": 1, "band": 4}),
     "wgmma_int8 of two": ("int8", (260, 521, 72), {"tile_m": 64, "stages": 3, "cluster_blocks": 2, "band": 4}),
     "double_from_int8": (

@@ -4,10 +4,14 @@ import ctypes
 
 import numpy as np
 import pytest
+from builders import product
 from reference import tensor_core
 
+from kernelscope.compile import build
 from kernelscope.cpp import compile_library
+from kernelscope.emulator import Emulator
 from kernelscope.sources import EMULATOR
+from tilewise.study.points import point
 
 ROWS, COLUMNS = 32, 72
 SHORT = ["half", "bfloat16", "tf32"]  # in the order of `enum class Short`
@@ -78,3 +82,27 @@ def test_bits(library, dtype, kind):
     assert (np.isnan(wanted) == np.isnan(c)).all()
     infinite = np.isinf(wanted)
     assert (wanted[infinite] == c[infinite]).all()
+
+
+#: Floats, and what TMA made of them on an H100, whose tensor map was of TFLOAT32: the nearest, of two the even one.
+ROUNDED = {
+    1 + 2**-11: 1,
+    1 + 3 * 2**-11: 1 + 2**-9,
+    -(1 + 2**-11): -1,
+    1 + 2**-11 - 2**-20: 1,
+    1 + 2**-11 + 2**-20: 1 + 2**-10,
+    3.3e38: 3.2998084995360537e38,
+}
+
+
+def test_a_tensor_map_of_tf32_rounds(kernels, tmp_path):
+    """A times the identity, and the identity times B: what the product does not round itself."""
+    kernel, n = kernels["wgmma_tf32"], 32
+    at = point("t", kernel.name, "tf32", n, n, n, tile_n=64, stages=3, band=4)
+    emulator = Emulator(build(kernel, sorted(kernel.plan(at).instances), tmp_path / "kernel.so"))
+    diagonal = np.resize(np.array(list(ROUNDED), np.float32), n)
+    one, other = np.eye(n, dtype=np.float32), np.diag(diagonal)
+    for operands in ((one, other), (other, one)):
+        C = np.full((n, n), np.nan, np.float32)
+        product(kernel, at, emulator, *operands, C)
+        assert np.array_equal(C, np.diag(np.resize(np.array(list(ROUNDED.values()), np.float32), n)))

@@ -47,6 +47,14 @@ TENSOR_CORES = {
         32,
         3,
     ),
+    "dmma_ring": (
+        "double",
+        {"tile_n": 128, "tile_m": 128, "warp_n": 64, "warp_m": 32, "stages": 6, "band": 8},
+        (128, 128),
+        (64, 32),
+        16,
+        6,
+    ),
     "mma_sync": (
         "bfloat16",
         {"tile_n": 128, "tile_m": 256, "tile_k": 64, "warp_n": 64, "warp_m": 64, "stages": 4, "blocks_per_sm": 1},
@@ -81,6 +89,7 @@ TENSOR_CORES = {
         128,
         4,
     ),
+    "wgmma_tf32": ("tf32", {"tile_n": 256, "stages": 4, "band": 8}, (256, 128), None, 32, 4),
     "three_tf32": ("float", {"products": 3, "tile_m": 128, "stages": 3, "band": 16}, (128, 128), None, 32, 3),
     "float_from_bf16": (
         "float",

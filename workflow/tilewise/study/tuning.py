@@ -26,14 +26,15 @@ Choices = dict[str, dict[str, dict[str, dict[str, Choice]]]]
 #: The classes of shapes, each with a condition on n, p and m; a shape is of the first class whose condition holds. They
 #: differ in what limits them: few tiles of C cannot fill a chip (a chip of 132 multiprocessors has 144 tiles of 128 x
 #: 128 at 1536 x 1536), long sums can fill it if they are cut, and sizes that are not multiples of 64 waste a part of
-#: their last tiles, which matters if there are few.
+#: their last tiles, which matters if there are few. At 16384 x 16384 the order of the tiles matters more than below.
 CLASSES = {
     "long": "n * m <= 1536 * 1536 and p >= 4 * max(n, m)",
     "small": "n * m <= 1536 * 1536 and n % 64 == 0 and m % 64 == 0",
     "small_ragged": "n * m <= 1536 * 1536",
     "narrow": "min(n, m) <= 1536",
     "medium": "n * m < 2 ** 25",
-    "large": "true",
+    "large": "n * m < 2 ** 27",
+    "huge": "true",
 }
 
 

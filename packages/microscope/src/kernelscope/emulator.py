@@ -341,7 +341,8 @@ class _TensorMap(ctypes.Structure):
         ("pitch", ctypes.c_uint64 * 5),
         ("box", ctypes.c_uint16 * 5),
         ("step", ctypes.c_uint16 * 5),
-        ("rest", ctypes.c_uint8 * 4),
+        ("to_tf32", ctypes.c_uint8),
+        ("rest", ctypes.c_uint8 * 3),
     ]
 
 
@@ -353,6 +354,7 @@ def _tensor_map(tensor: TensorMap, address: int) -> _TensorMap:
         packed.pitch[d] = itemsize * math.prod(shape[:d])
         packed.box[d] = tensor.box[::-1][d]
         packed.step[d] = tensor.strides[::-1][d] if tensor.strides else 1
+    packed.to_tf32 = tensor.dtype == "tf32"
     return packed
 
 

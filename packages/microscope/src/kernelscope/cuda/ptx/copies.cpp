@@ -273,6 +273,18 @@ void run_st_async(const Instruction& i, Frame& f)  // [to], value, [barrier]
     send(to, address(i.operands[2], f), 0, bytes * i.width, {{0, piece}}, f);
 }
 
+/// Rounds floats to TF32, to the nearest, halves to even: an H100's TMA does so if its map says TFLOAT32.
+static void round_to_tf32(std::vector<char>& floats)
+{
+    for (std::size_t at = 0; at < floats.size(); at += 4) {
+        std::uint32_t bits;
+        std::memcpy(&bits, &floats[at], 4);
+        if ((bits & 0x7f800000) != 0x7f800000) bits += 0xfff + (bits >> 13 & 1);
+        bits &= ~0x1fffu;
+        std::memcpy(&floats[at], &bits, 4);
+    }
+}
+
 void run_box_load(const Instruction& i, Frame& f)  // [to], [map, {c}], [barrier], mask
 {
     const std::uint32_t to = address(i.operands[0], f);
@@ -297,6 +309,7 @@ void run_box_load(const Instruction& i, Frame& f)  // [to], [map, {c}], [barrier
         std::memcpy(box.data() + offset, from, bytes);
         reads.push_back({from, {from, from + bytes}});
     });
+    if (map->to_tf32) round_to_tf32(box);
     std::vector<std::pair<std::uint32_t, Piece>> pieces;
     for (unsigned offset = 0; offset < box.size(); offset += 16) {
         const unsigned bytes = std::min<unsigned>(16, box.size() - offset);
