@@ -51,7 +51,7 @@ TENSOR_CORES = {
         "double",
         {"tile_n": 128, "tile_m": 128, "warp_n": 64, "warp_m": 32, "stages": 6, "band": 8},
         (128, 128),
-        (64, 32),
+        None,  # 4 of its 12 warps only fetch
         16,
         6,
     ),
