@@ -20,6 +20,7 @@ from hypothesis import stateful, strategies
 
 from kernelscope.yaml_input import read_yaml
 
+pytestmark = pytest.mark.slow
 TRIED = int(os.environ.get("TILEWISE_SEQUENCES", 0))
 #: What every job does, in bash: `job RULE PARAMS OUTPUTS INPUT...`. A file `kill` names the rule that kills its run.
 JOB = """
@@ -397,7 +398,6 @@ def sequences(tmp_path_factory):
         yield type("Sequences", (Sequences,), {"places": places, "fresh": fresh, "snapshots": snapshots, "files": {}})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("tried", [30, pytest.param(200, marks=pytest.mark.exhaustive)])
 def test_any_sequence_of_commands_keeps_its_promises(sequences, tried):
     settings = hypothesis.settings(

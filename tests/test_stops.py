@@ -21,6 +21,7 @@ from waiting import wait_until
 
 from tilewise import ROOT
 
+pytestmark = pytest.mark.slow
 ROWS = "results/emulator/measurements.csv"
 #: Columns that differ from run to run.
 TIMES = "samples time_ms time_min_ms time_q1_ms time_q3_ms noise gflops run_low_ms run_high_ms".split()

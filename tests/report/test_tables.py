@@ -330,6 +330,7 @@ DRAWN = [("gpu", name) for name in TASKS]
 DRAWN += [pytest.param("emulator", name, marks=[pytest.mark.exhaustive] * (name not in SOME)) for name in TASKS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("where", "task"), DRAWN)
 def test_the_rows_of_a_task_alone_give_the_same_figure(task, where, recorded, emulators_folder, request):
     """Of a run with one platform, the page takes the figures that were drawn of each task by itself."""
