@@ -154,7 +154,7 @@ def moments(usual, *others):
     return [*usual, *(pytest.param(after_s, marks=pytest.mark.exhaustive) for after_s in others)]
 
 
-@pytest.mark.parametrize("after_s", moments([2], 3, 4))
+@pytest.mark.parametrize("after_s", moments([3], 4, 5))
 def test_a_run_that_is_stopped_while_it_starts_says_so_too(clone, after_s):
     run = started(clone, TRAFFIC)
     time.sleep(after_s)
