@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 supported := 'import sys; v = sys.version_info[:2]; (3, 11) <= v < (3, 15) or print("Tilewise needs Python 3.11 to 3.14, \
 	this is", sys.version.split()[0] + "; name another, as in: make quick PYTHON=python3.11") or sys.exit(1)'
 # Tools run as `python -m`: the first line of a script cannot name a Python in every folder.
-# Tests marked slow run whole studies through Slurm and wait for minutes; CI runs them too.
+# Tests marked slow run whole studies, alone or through Slurm, or open pages in a browser; CI runs them too.
 PYTEST ?= -m "not slow and not exhaustive"
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -36,8 +36,10 @@ step = @printf '%s ... ' '$(1)'; begin=$$(date +%s); \
 	said=$$($(2) 2>&1); status=$$?; kill $$dots; \
 	[ $$status = 0 ] && echo "$$(($$(date +%s) - begin)) s" || { printf 'failed\n%s\n' "$$said"; exit $$status; }
 pip = python -m pip install -qq --disable-pip-version-check
-# $(call packages,names): what those files of requirements/ name, by version and hash, then the project itself.
-packages = { $(BIN)/$(pip) $(foreach name,$(1),-r requirements/$(name).txt) && $(BIN)/$(pip) --no-deps --editable .; }
+# $(call project,bin): the project itself; two environments may be made at once, and setuptools writes into workflow/.
+project = flock pyproject.toml $(1)/$(pip) --no-deps --editable .
+# $(call packages,names): what those files of requirements/ name, by version and hash.
+packages = $(BIN)/$(pip) $(foreach name,$(1),-r requirements/$(name).txt)
 
 # Typed without a name, make makes the report.
 report: $(VENV)/run$(EXTRAS) ## run the whole study of this machine and write results/report.html and the pages beside it
@@ -91,7 +93,7 @@ $(VENV)/run$(EXTRAS): pyproject.toml requirements/$(SET).txt
 		*) echo "Tilewise needs Linux on x86-64 or aarch64, this is $$(uname -sm)"; exit 1;; esac
 	@echo '$(subst ','\'',$(filter-out $(SET),$(CHOICE)))'
 	$(call step,making the environment $(VENV),$(PYTHON) -m venv $(if $(filter-out $@,$(wildcard $(VENV)/run-*)),--clear) $(VENV))
-	$(call step,installing the packages ($(if $(EXTRAS),1.4 GB with those of the GPU,250 MB)),$(call packages,$(SET)))
+	$(call step,installing the packages ($(if $(EXTRAS),1.4 GB with those of the GPU,250 MB)),{ $(call packages,$(SET)) && $(call project,$(BIN)); })
 	@touch $@
 
 $(VENV)/test$(EXTRAS): $(VENV)/run$(EXTRAS) requirements/test.txt
@@ -101,7 +103,7 @@ $(VENV)/test$(EXTRAS): $(VENV)/run$(EXTRAS) requirements/test.txt
 # The compiler of CUDA 12 has an environment beside that of CUDA 13: a process has the modules of one of them.
 $(VENV)-cuda12/compiler: pyproject.toml requirements/compiler12.txt
 	$(call step,making the environment $(VENV)-cuda12,$(PYTHON) -m venv --clear $(VENV)-cuda12)
-	$(call step,installing the compiler of CUDA 12,$(VENV)-cuda12/bin/$(pip) -r requirements/compiler12.txt && $(VENV)-cuda12/bin/$(pip) --no-deps --editable .)
+	$(call step,installing the compiler of CUDA 12,$(VENV)-cuda12/bin/$(pip) -r requirements/compiler12.txt && $(call project,$(VENV)-cuda12/bin))
 	@touch $@
 
 # clang-tidy reads a header with the sources that include it; these have none.

@@ -17,6 +17,7 @@ from pathlib import Path
 import snakemake.cli
 
 import tilewise.__main__
+from tilewise.study import registry
 
 OUTPUT, MODULES, PID = Path("run.out"), Path("modules.json"), Path("run.pid")
 
@@ -54,6 +55,7 @@ if __name__ == "__main__":
     for name in json.loads(MODULES.read_text()):
         with contextlib.suppress(ImportError):  # those that Snakemake makes up
             importlib.import_module(name)
+    registry.load()  # a run parses only what was edited since
     gc.collect()
     gc.freeze()  # the pages of the children stay those of the parent
     print("ready", flush=True)

@@ -113,7 +113,7 @@ LINES = """\
 def ended(tmp_path_factory):
     """A clone with the user's own kernels, one of which does not compile, and the output of a whole quick run on the
     emulator: None if it took too long."""
-    clone = copy_repository(tmp_path_factory.mktemp("pipeline") / "clone")
+    clone = copy_repository(tmp_path_factory.mktemp("pipeline") / "clone", recorded=False)
     # As docs/kernels.md says: one file, one entry, one line.
     for name, text in (("mine.cu", MINE), ("include/mine.cuh", HEADER), ("short.cu", SHORT), ("broken.cu", BROKEN)):
         (clone / "kernels" / name).parent.mkdir(exist_ok=True)
@@ -134,6 +134,7 @@ def finished(ended):
     return ended
 
 
+@pytest.mark.slow
 def test_the_quick_study_runs_end_to_end(ended):
     clone, done = ended
     assert done, "it took longer than the limit of clones.snakemake"
@@ -152,6 +153,7 @@ def test_the_quick_study_runs_end_to_end(ended):
     assert notes.read(clone / "results") == []
 
 
+@pytest.mark.slow
 def test_in_a_pipe_a_run_tells_how_far_it_is_and_ends_with_the_page(finished):
     clone, done = finished
     *lines, last = done.stderr.splitlines()
@@ -164,6 +166,7 @@ def test_in_a_pipe_a_run_tells_how_far_it_is_and_ends_with_the_page(finished):
     assert any(re.search(r" left: (\w+)", line)[1] in jobs for line in told), "what runs"
 
 
+@pytest.mark.slow
 def test_a_tasks_log_has_a_line_for_each_point(finished):
     clone, _ = finished
     rows = pd.read_csv(clone / "results/emulator/tasks/task3.csv")
@@ -174,6 +177,7 @@ def test_a_tasks_log_has_a_line_for_each_point(finished):
     assert all(line.endswith(" of its bound") and " multi_tile " in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_users_kernels_are_beside_the_others(finished):
     clone, _ = finished
     rows = pd.read_csv(clone / "results/emulator/measurements.csv")
@@ -190,6 +194,7 @@ def test_a_users_kernels_are_beside_the_others(finished):
     assert all(re.search(f'[">]{words}', page) for words in ("mine", "short_one", "tile_n 24"))
 
 
+@pytest.mark.slow
 def test_a_kernel_that_does_not_compile_costs_its_own_rows(finished, tmp_path):
     clone, done = finished
     rows = pd.read_csv(clone / "results/emulator/measurements.csv")
@@ -206,6 +211,7 @@ def test_a_kernel_that_does_not_compile_costs_its_own_rows(finished, tmp_path):
     assert strict.returncode == 1 and "broken compile_error" in strict.stderr and "the report is" in strict.stderr
 
 
+@pytest.mark.slow
 def test_an_edited_header_builds_and_measures_its_kernels_and_no_others(finished, tmp_path):
     clone, _ = finished
     edited = shutil.copytree(clone, tmp_path / "edited", symlinks=True)
@@ -220,6 +226,7 @@ def test_an_edited_header_builds_and_measures_its_kernels_and_no_others(finished
     assert after.startswith(before) and {row["kernel"] for row in rows} == {"mine"} and rows
 
 
+@pytest.mark.slow
 def test_a_second_run_does_nothing(finished):
     clone, _ = finished
     again = snakemake(clone, *QUICK)
@@ -227,6 +234,7 @@ def test_a_second_run_does_nothing(finished):
     assert f"nothing to be done; the report is {clone / 'results/report.html'}" in again.stderr
 
 
+@pytest.mark.slow
 def test_a_clone_that_was_moved_does_nothing(finished, tmp_path):
     clone, _ = finished
     moved = shutil.copytree(clone, tmp_path / "moved", symlinks=True)
@@ -234,6 +242,7 @@ def test_a_clone_that_was_moved_does_nothing(finished, tmp_path):
     assert "Nothing to be done" in again.stdout + again.stderr
 
 
+@pytest.mark.slow
 def test_a_task_is_rerun_without_the_others(finished):
     clone, _ = finished
     done = snakemake(clone, "task3", "--forcerun", "measure", "--dry-run", *QUICK)
@@ -308,6 +317,7 @@ def test_a_missing_compiler_is_named(clone):
     assert "no-such-compiler" in said and "apt install g++" in said
 
 
+@pytest.mark.slow
 def test_tuning_runs_if_it_is_named_and_only_then(tmp_path):
     clone = copy_repository(tmp_path / "clone")
     path = clone / "config/config.yaml"
@@ -334,6 +344,7 @@ def test_tuning_runs_if_it_is_named_and_only_then(tmp_path):
     assert again[-1] == "nothing to be done"
 
 
+@pytest.mark.slow
 def test_another_workflow_uses_the_study_as_a_module_for_one_task_alone(tmp_path):
     """As config/README.md shows; the folder holds nothing but that Snakefile."""
     text = (ROOT / "config/README.md").read_text()

@@ -78,6 +78,7 @@ def newcomer(tmp_path):
     return clone
 
 
+@pytest.mark.slow
 def test_the_documented_commands_work_in_one_shell(newcomer):
     """As somebody types them who reads from the top; then in a terminal that is opened later."""
     variables = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}

@@ -12,6 +12,7 @@ from kernelscope.yaml_input import read_yaml
 from tilewise.study.registry import LAUNCH_KEYS
 from tilewise.study.schema import SCHEMAS
 
+pytestmark = pytest.mark.slow
 PLATFORMS = {"gpu": "gpu", "emulated": "emulator"}
 #: What draws, and what hands each platform the counts; it follows whatever is measured or counted.
 DRAWN = {"collect", "draw", "instructions", "overview", "page", "traced"}

@@ -21,6 +21,7 @@ from waiting import wait_until
 
 from tilewise import ROOT
 
+pytestmark = pytest.mark.slow
 ROWS = "results/emulator/measurements.csv"
 #: Columns that differ from run to run.
 TIMES = "samples time_ms time_min_ms time_q1_ms time_q3_ms noise gflops run_low_ms run_high_ms".split()
@@ -148,7 +149,12 @@ def test_a_stopped_run_ends_in_seconds_with_the_same_words(clone, tracing, how, 
     assert not ours(clone) and not (clone / TRAFFIC).exists()
 
 
-@pytest.mark.parametrize("after_s", [3, 4, 5])
+def moments(usual, *others):
+    """Moments of a stop, in s: one behaviour at many, of which the `others` are for `make test-all`."""
+    return [*usual, *(pytest.param(after_s, marks=pytest.mark.exhaustive) for after_s in others)]
+
+
+@pytest.mark.parametrize("after_s", moments([3], 4, 5))
 def test_a_run_that_is_stopped_while_it_starts_says_so_too(clone, after_s):
     run = started(clone, TRAFFIC)
     time.sleep(after_s)
@@ -156,7 +162,7 @@ def test_a_run_that_is_stopped_while_it_starts_says_so_too(clone, after_s):
     assert run.wait(20) and not ours(clone)
 
 
-@pytest.mark.parametrize("after_s", [0.1, 0.3, 0.6, 1.0, 1.5])
+@pytest.mark.parametrize("after_s", moments([0.1, 0.6], 0.3, 1.0, 1.5))
 def test_a_job_that_is_stopped_while_it_imports_says_nothing(clone, after_s):
     """A terminal sends Ctrl-C to the job's Python as well."""
     (clone / TRAFFIC).unlink(missing_ok=True)

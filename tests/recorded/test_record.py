@@ -36,7 +36,7 @@ def has_history():
         return False
 
 
-pytestmark = pytest.mark.skipif(not has_history(), reason="this copy lacks git's history")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not has_history(), reason="this copy lacks git's history")]
 
 
 def table(folder, name):

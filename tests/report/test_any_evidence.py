@@ -25,6 +25,7 @@ from tilewise.rules import Study
 from tilewise.study import columns, registry
 from tilewise.study.architectures import TOOLKITS
 
+pytestmark = pytest.mark.slow
 GPUS = {
     "nvidia-h200": {},
     "nvidia-a100": {"name": "NVIDIA A100", "compute_capability": "8.0", "sms": 108},

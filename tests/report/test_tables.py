@@ -322,8 +322,16 @@ def test_what_the_tuner_found(gpu, emulator):
 # Figures: each is drawn, and shows what it must.
 
 
-@pytest.mark.parametrize("task", synthetic.config()["tasks"])
-@pytest.mark.parametrize("where", ["emulator", "gpu"])
+TASKS = synthetic.config()["tasks"]
+#: One task of each method.
+SOME = {entry.get("method", "sweep"): name for name, entry in TASKS.items()}.values()
+#: Every task with a GPU; on the emulator, beside the recorded times, one task of each method.
+DRAWN = [("gpu", name) for name in TASKS]
+DRAWN += [pytest.param("emulator", name, marks=[pytest.mark.exhaustive] * (name not in SOME)) for name in TASKS]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("where", "task"), DRAWN)
 def test_the_rows_of_a_task_alone_give_the_same_figure(task, where, recorded, emulators_folder, request):
     """Of a run with one platform, the page takes the figures that were drawn of each task by itself."""
     whole = request.getfixturevalue(where)

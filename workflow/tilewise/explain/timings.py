@@ -112,7 +112,7 @@ def fastest_first(rows: pd.DataFrame) -> pd.DataFrame:
     ran = rows[(rows["status"] == Status.OK) & rows["time_ms"].notna()]
     least = ran.groupby(CASE, dropna=False)["relative_error"].transform("min")
     worse = (range_percent(ran) > UNSETTLED) | (ran["relative_error"] > COARSE * least)
-    order = ran.assign(worse=worse).sort_values(["worse", "time_ms"], kind="stable")
+    order = pd.DataFrame({"worse": worse, "time_ms": ran["time_ms"]}).sort_values(["worse", "time_ms"], kind="stable")
     return ran.loc[order.index]
 
 

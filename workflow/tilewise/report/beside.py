@@ -162,11 +162,13 @@ def facts(task: str, sides: Sides, label: str, value: str, note: str, where: Map
             continue
         table = _matching(tables.task(task, evidence), where)
         table = table[table["platform"].isin([each.name for each in evidence.platforms])]
+        if table.empty:  # it may lack the column of the value
+            continue
         records = table.to_dict("records")
         words = {"label": [_filled(label, row) for row in records], "note": [_filled(note, row) for row in records]}
         found.append(table.assign(side=side + " " + table["platform"], shown=table[value], **words))
     columns = ["label", *CASE, "side", *SHOWN]
-    kept = [each.assign(value=each["shown"], time_ms=None).reindex(columns=columns) for each in found if len(each)]
+    kept = [each.assign(value=each["shown"], time_ms=None).reindex(columns=columns) for each in found]
     table = pd.concat(kept, ignore_index=True) if kept else pd.DataFrame(columns=columns)
     return table.assign(kernel="", dtype="", unit=COLUMNS[value].unit if value in COLUMNS else "")
 

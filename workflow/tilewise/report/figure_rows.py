@@ -226,7 +226,7 @@ def accuracy(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 def areas(sizes: pd.Series) -> pd.Series:
     """The area of a mark for each of these sizes in square points, from the smallest to the largest."""
     places = sizes.rank(method="dense") - 1
-    most = places.max()
+    most = places.max() if places.notna().any() else 0
     return 22 * (90 / 22) ** (places / most) if most else places + 42
 
 

@@ -23,10 +23,10 @@ from tilewise.explain import climb as climbing
 from tilewise.explain.number_format import rounded
 from tilewise.report import figure_rows, notes, plots, sweep_figures, tables
 from tilewise.report.plots import bars, colours, facets, heat, legend, limit, log_scale, look, marks
-from tilewise.report.svg import empty_figure, inline, missing_reason, set_tooltips, style, svg
+from tilewise.report.svg import empty_figure, missing_reason, set_tooltips, style, svg
 from tilewise.report.template_context import STUDY_FIGURES
 
-__all__ = ["OVERVIEW", "draw", "empty_figure", "inline", "missing_reason", "save", "svg", "task"]
+__all__ = ["OVERVIEW", "draw", "empty_figure", "missing_reason", "save", "svg", "task"]
 
 _Draw = Callable[[pd.DataFrame, Evidence], Figure]
 _Prepare = Callable[[pd.DataFrame, Evidence], pd.DataFrame]

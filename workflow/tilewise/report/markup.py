@@ -23,7 +23,7 @@ from tilewise.evidence import Evidence
 from tilewise.explain import timings
 from tilewise.explain.number_format import plus_minus, rounded
 from tilewise.explain.tiling import Tiling
-from tilewise.report import claims, drawings, figures, headings, notes
+from tilewise.report import claims, drawings, headings, notes
 from tilewise.report.drawings import pieces
 from tilewise.study.columns import COLUMNS, SHAPE, is_words
 from tilewise.study.kernel import Kernel
@@ -330,7 +330,9 @@ def missing_html(missing: str, title: str, name: str = "") -> str:
 def figure_html(drawing: str, caption: str, name: str, number: int, folded: bool = False) -> tuple[str, str, str]:
     """HTML of a figure that `figures.svg` made; its name; the drawing alone."""
     name = name or name_of(caption)
-    drawing = figures.inline(drawing, name, _words(_title_of(caption)), _words(caption))
+    from tilewise.report.svg import inline  # Matplotlib is slow to import, and a start of Snakemake needs no drawings
+
+    drawing = inline(drawing, name, _words(_title_of(caption)), _words(caption))
     return _framed(drawing, caption, name, number, folded=folded), name, drawing
 
 

@@ -4,6 +4,7 @@ CSVs are written and read by that list, and tables take their headings from it; 
 prints it. The parameters of the kernels have a column each, named like them; their names come from the registry.
 """
 
+import functools
 import io
 import math
 import re
@@ -120,6 +121,11 @@ def frame(rows: Iterable[Mapping[str, Any]], file: str, parameters: Sequence[str
 
 def empty_table(file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
     """A DataFrame with the columns of a file and no rows."""
+    return _empty_table(file, tuple(parameters)).copy(deep=False)
+
+
+@functools.cache  # a run has one for each file that it lacks
+def _empty_table(file: str, parameters: tuple[str, ...]) -> pd.DataFrame:
     return frame([], file, parameters)
 
 

@@ -8,14 +8,12 @@ from typing import Any
 
 from kernelscope.limits import EMULATED_LIMITS
 from kernelscope.sources import code_of
-from kernelscope.yaml_input import read_yaml
 from tilewise import KERNELS, UserError
-from tilewise.study import columns, tuning
+from tilewise.study import columns, schema, tuning
 from tilewise.study.device import EMULATED
 from tilewise.study.expressions import CONSTANTS, FUNCTIONS, check
 from tilewise.study.kernel import LIBRARIES, POINT_NAMES, Kernel, Kind, LaunchEntry
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.schema import validate
 
 #: Keys of an entry that describe a launch: the entry itself has them if there is only one.
 LAUNCH_KEYS = "function template block covers grid cluster dynamic_shared_bytes arguments when note cooperative".split()
@@ -36,9 +34,7 @@ def load(folder: Path | str = KERNELS, checked: bool = False) -> dict[str, Kerne
     """
     folder = Path(folder)
     path = folder / "registry.yaml"
-    entries = read_yaml(path)
-    if not checked:
-        validate(entries, "registry", path)
+    entries = schema.read(path, "registry", checked)
     chosen = tuning.choices_by_kernel(folder, checked)
     kernels = {name: _kernel(name, entry, folder, chosen.get(name, {})) for name, entry in entries.items()}
     if not checked:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from kernelscope.element_types import number_types
-from kernelscope.yaml_input import check, read_yaml
+from kernelscope.files import read_text
+from kernelscope.yaml_input import check, parse_yaml, read_yaml
 from tilewise import ROOT
 from tilewise.study.architectures import NEEDS
 from tilewise.study.precision import PRECISIONS, SCHEMES
@@ -38,6 +39,23 @@ def _written(name: str) -> dict[str, Any]:
 
 def _listed(words: list[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def read(path: Path | str, name: str, checked: bool = False, empty: bool = False) -> Any:
+    """What a YAML file says that workflow/schemas/<name>.schema.yaml describes; callers must not change it.
+
+    A process parses and validates the same text once. Raises UserError if the file cannot be read or, unless it was
+    `checked`, if the schema refuses it. A file that may be `empty`, but for comments, is then None.
+    """
+    return _read(str(path), read_text(path), name, checked, empty)
+
+
+@functools.lru_cache(maxsize=16)
+def _read(path: str, text: str, name: str, checked: bool, empty: bool) -> Any:
+    data = parse_yaml(text, path)
+    if not checked and not (empty and data is None):
+        validate(data, name, path)
+    return data
 
 
 def validate(data: Any, name: str, source: Path | str | Callable[[str], str]) -> None:

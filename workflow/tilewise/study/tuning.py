@@ -13,9 +13,8 @@ from typing import Any
 import yaml
 
 from kernelscope.files import atomic_path, read_text
-from kernelscope.yaml_input import read_yaml
+from tilewise.study import schema
 from tilewise.study.expressions import evaluate
-from tilewise.study.schema import validate
 
 TUNED = "tuned.yaml"
 #: The values of a kernel's parameters by name, as a sweep of the config names them: `block` is text.
@@ -59,12 +58,7 @@ def load(folder: Path | str, checked: bool = False) -> Choices:
     """Read tuned.yaml of a kernels folder; empty if there is none. Raises UserError if it is malformed, unless it was
     `checked`."""
     path = Path(folder) / TUNED
-    found = read_yaml(path) if path.exists() else None
-    if found is None:  # there is no file, or nothing but comments
-        return {}
-    if not checked:
-        validate(found, "tuned", path)
-    return found
+    return (schema.read(path, "tuned", checked, empty=True) if path.exists() else None) or {}
 
 
 def choices_by_kernel(folder: Path | str, checked: bool = False) -> dict[str, dict[str, Any]]:

@@ -1,5 +1,6 @@
 """A CUDA file with the headers that it includes, at any depth, and the emulator's own files."""
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,6 +72,7 @@ def code_of(path: Path) -> str:
     return read_text(path)
 
 
+@functools.cache  # every header of every kernel is looked at again
 def has_host_code(text: str) -> bool:
     """Whether a CUDA file has a `main` or a launch `<<<...>>>`."""
     return bool(_HOST_CODE.search(text))
