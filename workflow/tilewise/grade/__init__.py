@@ -22,6 +22,7 @@ from kernelscope.yaml_input import read_yaml
 from tilewise import UserError
 from tilewise.grade.handin import sizes
 from tilewise.grade.jail import MEMORY, memory_of
+from tilewise.grade.large import MOST_ELEMENTS, MOST_TERMS
 from tilewise.study import registry
 from tilewise.study.points import Point
 from tilewise.traced.multiplication import trace_point
@@ -110,17 +111,23 @@ def _task(named: str) -> tuple[str, dict[str, Any]]:
         raise UserError(f"{path}: write one task as {HERE / 'tasks.yaml'} has them")
     [(name, task)] = read.items()
     task = tasks["tiled"] | {"measures": {}} | task
-    if unknown := set(task) - {"shapes", "blocks", "ntb", "measured", "measures"}:
+    if unknown := set(task) - {"shapes", "blocks", "ntb", "measured", "measures", "largest"}:
         raise UserError(f"{path}: {name}.{min(unknown)} is no key of a task; {HERE / 'tasks.yaml'} lists them")
     try:
-        for size in (*task["shapes"], task["measured"]):
+        for size in (*task["shapes"], task["measured"], task.get("largest", "1x1x1")):
             if len(sizes(size)) != 3 or min(sizes(size)) < 1:
                 raise ValueError
         dict(task["measures"])
     except (ValueError, TypeError):
         raise UserError(
-            f"{path}: {name}: shapes and measured are n x p x m, such as 33x35x70; measures are conditions"
+            f"{path}: {name}: shapes, measured and largest are n x p x m, such as 33x35x70; measures are conditions"
         ) from None
+    n, p, m = sizes(task.get("largest", "1x1x1"))
+    if max(n * p, p * m, n * m) > MOST_ELEMENTS or p > MOST_TERMS:
+        raise UserError(
+            f"{path}: {name}.largest: {task['largest']} has matrices of more than {MOST_ELEMENTS} elements, or p "
+            f"beyond {MOST_TERMS}; 50000x50000x50000 is large enough to overflow 32 bits"
+        )
     return str(name), task
 
 

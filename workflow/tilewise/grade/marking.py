@@ -21,6 +21,7 @@ from kernelscope.tracer import Tracer
 from tilewise import UserError
 from tilewise.grade.handin import HandIn, HostLaunch, copy_device_code, kernels, sizes, split
 from tilewise.grade.jail import jailed, limit_process
+from tilewise.grade.large import LargeProduct
 from tilewise.study.expressions import evaluate
 from tilewise.study.kernel import Kernel, Kind, LaunchEntry
 from tilewise.study.points import Point
@@ -390,15 +391,38 @@ class Marker:
         n, p, m = (self.size or shape[0],) * 3 if call.equal else shape
         return Point("grade", self.hand_in.name, self.dtype, n, p, m, ())
 
-    def trace(self, call: Call, shape: Sequence[int], limit: float = LIMIT) -> tuple[dict[str, Any], list[Fault]]:
-        """The counts and the faults of a call at a shape, run in the jail; beside faults the remark that threads had
-        ended at a barrier, which explains them."""
+    def tracer(self, call: Call, limit: float) -> tuple[Tracer, Kernel]:
+        """A tracer whose launches run in the jail, and the kernel of a call."""
         kernel = call.kernel(self.hand_in, self.path, self.dtype)
         tracer = Tracer(self.build(call), kernel, limit, "the time of a hand-in")
         tracer.emulator.launch = jailed(tracer.emulator.launch)  # type: ignore[method-assign]
+        return tracer, kernel
+
+    def trace(self, call: Call, shape: Sequence[int], limit: float = LIMIT) -> tuple[dict[str, Any], list[Fault]]:
+        """The counts and the faults of a call at a shape, run in the jail; beside faults the remark that threads had
+        ended at a barrier, which explains them."""
+        tracer, kernel = self.tracer(call, limit)
         row, faults = tracer.trace(Multiplication(kernel, self.point(shape, call)))
         wrong = [fault for fault in faults if not fault.is_remark]
         return row, wrong and [*(fault for fault in faults if fault.kind == FaultKind.ENDED), *wrong]
+
+    def trace_ends(self, call: Call, shape: Sequence[int]) -> Fault | None:
+        """The first fault of the first and the last blocks at a shape beyond the memory; None if there is none, if the
+        time does not suffice, or if these blocks do not compute the first and the last element of C."""
+        small = [3 * 64 + size % 64 for size in shape]
+        for blocks in (1, 4):
+            found = self._faults_of_ends(call, shape, blocks)
+            if not any(fault.kind == FaultKind.INCORRECT for fault in found):
+                return found[0] if found else None
+            if not self._faults_of_ends(call, small, blocks):
+                return found[0]
+        return None
+
+    def _faults_of_ends(self, call: Call, shape: Sequence[int], blocks: int) -> list[Fault]:
+        tracer, kernel = self.tracer(call, LIMIT)
+        program = LargeProduct(kernel, self.point(shape, call))
+        found = tracer.run_blocks(program, program.end_blocks(blocks))
+        return [] if (tracer.emulator.stopped() or [""])[0] == "time" else found
 
 
 def mark(path: Path, root: Path, task_name: str, task: Mapping[str, Any], naive: Mapping[str, int]) -> dict[str, Any]:
@@ -481,6 +505,9 @@ def examine(findings: dict[str, Any], marker: Marker, call: Call, task: Mapping[
             if not evaluate(condition, names):
                 add(findings, name, None, f"{condition} does not hold")
                 break
+    has_largest = "largest" in task and not findings["mistakes"] and not marker.size
+    if has_largest and (fault := marker.trace_ends(call, sizes(task["largest"]))):
+        add(findings, "overflow", fault.line or _start(marker.hand_in), f"At {task['largest']}, {fault.text}.")
 
 
 def add(findings: dict[str, Any], name: str, line: int | None, words: str) -> None:
@@ -663,7 +690,9 @@ def main() -> None:
             findings = mark(Path(given["file"]), Path(given["root"]), given["name"], given["task"], given["naive"])
     except Question as error:
         findings = {"mistakes": [{"name": "question", "line": None, "words": str(error)}]}
-    except (UserError, LaunchError) as error:
+    except LaunchError as error:
+        findings = {"mistakes": [{"name": "launch_refused", "line": None, "words": str(error)}]}
+    except UserError as error:
         line = re.search(r":(\d+):", str(error))
         is_ours = re.search(r"hand-in|is empty|plain file", str(error))
         name = "refused" if is_ours else "does_not_compile"
