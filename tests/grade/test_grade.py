@@ -12,6 +12,12 @@ from tilewise.__main__ import main
 PLAIN = (ROOT / "examples/hand-ins/right_plain.cu").read_text(encoding="utf-8")
 
 
+@pytest.fixture(autouse=True)
+def without_gpu(monkeypatch) -> None:
+    """A machine whose GPUs are hidden: nothing is timed."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
 @pytest.fixture
 def task(tmp_path: Path) -> Path:
     path = tmp_path / "own.yaml"

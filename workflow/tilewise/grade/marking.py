@@ -1,6 +1,7 @@
 """Mark one hand-in in this process: guess how its kernel is called, trace it, and name its mistakes."""
 
 import contextlib
+import dataclasses
 import itertools
 import json
 import math
@@ -53,14 +54,20 @@ class Call:
     flat: bool = False
     shared: int = 0
 
-    def kernel(self, hand_in: HandIn, path: Path, dtype: str) -> Kernel:
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> "Call":
+        """A call whose tuples have become lists."""
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+
+    def kernel(self, function: str, path: Path, dtype: str) -> Kernel:
+        """The kernel that this call launches: a function of a file, for an element type."""
         rows, columns = self.covers
         down, across = f"ceil_div(n, {rows})", f"ceil_div(m, {columns})"
         grid: tuple[str, ...] = (down, across) if self.by_rows else (across, down)
         if self.flat:
             grid = (f"ceil_div(n * m, {math.prod(self.block)})",)
         launch = LaunchEntry(
-            function=hand_in.name,
+            function=function,
             template=self.template,
             block=self.block,
             grid=grid,
@@ -69,7 +76,7 @@ class Call:
         )
         has_beta = any(isinstance(a, Mapping) for a in self.arguments)
         return Kernel(
-            hand_in.name, hand_in.name, Kind.CUDA, (dtype,), path.name, launches=(launch,), reads_c=has_beta,
+            function, function, Kind.CUDA, (dtype,), path.name, launches=(launch,), reads_c=has_beta,
             folder=path.parent,
         )  # fmt: skip
 
@@ -241,12 +248,14 @@ def constant_sizes(hand_in: HandIn) -> list[str]:
     ]
 
 
-def _with_sizes(text: str, names: Sequence[str]) -> str:
-    """A source whose constants of these names are CONSTANT."""
-    for name in names:
-        text = re.sub(rf"(define[ \t]+{name})[ \t][^\n]*", rf"\g<1> {CONSTANT}", text)
-        text = re.sub(rf"(\b{name}[ \t]*=)[^=,;][^,;]*", rf"\g<1> {CONSTANT}", text)
-    return text
+def set_constants(folder: Path, names: Sequence[str], value: int) -> None:
+    """Give the constants of these names a value in all files of a folder."""
+    for path in (each for each in folder.rglob("*") if names and each.is_file()):
+        text = path.read_text(encoding="utf-8")
+        for name in names:
+            text = re.sub(rf"(define[ \t]+{name})[ \t][^\n]*", rf"\g<1> {value}", text)
+            text = re.sub(rf"(\b{name}[ \t]*=)[^=,;][^,;]*", rf"\g<1> {value}", text)
+        path.write_text(text, encoding="utf-8")
 
 
 def _typed(kind: str, value: str) -> Any:
@@ -380,7 +389,7 @@ class Marker:
 
     def build(self, call: Call) -> Path:
         """The library of a call's instance, built once."""
-        kernel = call.kernel(self.hand_in, self.path, self.dtype)
+        kernel = call.kernel(self.hand_in.name, self.path, self.dtype)
         [instance] = kernel.plan(self.point((16, 16, 16), call)).instances
         target = self.path.parent / f"{abs(hash(instance))}.so"
         if not target.exists():
@@ -393,7 +402,7 @@ class Marker:
 
     def tracer(self, call: Call, limit: float) -> tuple[Tracer, Kernel]:
         """A tracer whose launches run in the jail, and the kernel of a call."""
-        kernel = call.kernel(self.hand_in, self.path, self.dtype)
+        kernel = call.kernel(self.hand_in.name, self.path, self.dtype)
         tracer = Tracer(self.build(call), kernel, limit, "the time of a hand-in")
         tracer.emulator.launch = jailed(tracer.emulator.launch)  # type: ignore[method-assign]
         return tracer, kernel
@@ -446,10 +455,10 @@ def mark(path: Path, root: Path, task_name: str, task: Mapping[str, Any], naive:
     marker = Marker(hand_in, copied, dtype)
     has_numbers = any(re.search(r"int|long|size_t|unsigned|short", each.type) for each in hand_in.parameters)
     is_open = not has_numbers and not _structs(hand_in) and "arguments" not in hand_in.options
-    if is_open and (names := constant_sizes(hand_in)):
+    constants = constant_sizes(hand_in) if is_open else []
+    if constants:
         marker.size = CONSTANT
-        for each in (file for file in work.rglob("*") if file.is_file()):
-            each.write_text(_with_sizes(each.read_text(), names))
+        set_constants(work, constants, CONSTANT)
     best: tuple[float, list[Call]] | None = None
     for made in itertools.islice(calls(hand_in, arrays, task, dtype), 24):
         try:
@@ -471,7 +480,8 @@ def mark(path: Path, root: Path, task_name: str, task: Mapping[str, Any], naive:
         if findings["mistakes"]:
             break
     static_mistakes(findings, hand_in)
-    return findings
+    called = {"function": hand_in.name, "dtype": dtype, "constants": constants, "equal": best[1][0].equal}
+    return findings | called | {"calls": [dataclasses.asdict(call) for call in best[1]]}
 
 
 def _share(text: str) -> float:
