@@ -40,7 +40,8 @@ class HostLaunch:
 @dataclass(frozen=True)
 class HandIn:
     """A kernel of a hand-in: its text without comments, its own text, its parameters, its template's, the numbers of
-    the file, its launches by the host, and the options in a line `// tilewise: ...`."""
+    the file, its launches by the host, the texts of the host's variables, and the options in a line
+    `// tilewise: ...`."""
 
     name: str
     text: str
@@ -49,7 +50,14 @@ class HandIn:
     template: tuple[Parameter, ...]
     numbers: Mapping[str, int]
     launches: tuple[HostLaunch, ...]
+    variables: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
+
+    def value(self, text: str) -> int:
+        """The whole number that a text of the host's code is, by what its variables begin as; 0 if it is unknown."""
+        for _ in range(4):
+            text = re.sub(r"\b[A-Za-z_]\w*\b(?!\s*\()", lambda word: f"({self.variables.get(word[0], word[0])})", text)
+        return next(iter(whole_numbers([text], self.numbers)), 0)
 
 
 def read_text(path: Path) -> str:
@@ -152,6 +160,7 @@ def kernels(path: Path) -> list[HandIn]:
             name, _, value_text = part.partition("=")
             value = whole_numbers([value_text], numbers) if value_text else []
             numbers |= dict.fromkeys([name.strip()], value[0]) if value else {}
+    variables = dict(_variables(text, numbers))
     found = []
     for item in (text[each.begin : each.end] for each in items(text) if each.is_gpu):
         head = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", " ", item)
@@ -165,8 +174,18 @@ def kernels(path: Path) -> list[HandIn]:
         parameters = tuple(_parameter(each, types) for each in split(kernel[2]))
         if parameters:
             launches = tuple(_launches(text, kernel[1]))
-            found.append(HandIn(kernel[1], text, item, parameters, template, numbers, launches, options))
+            found.append(HandIn(kernel[1], text, item, parameters, template, numbers, launches, variables, options))
     return found
+
+
+def _variables(text: str, numbers: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """The variables of a text that have one definition as a whole number, and its text."""
+    defined: dict[str, set[str]] = {}
+    for m in re.finditer(r"\b(?:int|unsigned|size_t|long|auto|uint)\s+(\w+\s*=[^;{}]*);", text):
+        for part in split(m[1]):
+            name, _, value = part.partition("=")
+            defined.setdefault(name.strip(), set()).add(value.strip())
+    yield from ((name, *texts) for name, texts in defined.items() if len(texts) == 1 and name not in numbers)
 
 
 def _parameter(text: str, types: Mapping[str, str]) -> Parameter:
@@ -192,7 +211,8 @@ def _launches(text: str, name: str) -> Iterator[HostLaunch]:
         three = []
         for part in parts[:2]:
             inline = re.fullmatch(r"dim3\s*[({](.*)[)}]", part, re.DOTALL)
-            three.append(tuple(split(inline[1]) if inline else dims.get(part, [part])))
+            extents = split(inline[1]) if inline else dims.get(part, [part])
+            three.append(tuple(_without_members(extent, dims) for extent in extents))
         yield HostLaunch(
             tuple(split(m[1] or "")),
             three[0],
@@ -200,3 +220,13 @@ def _launches(text: str, name: str) -> Iterator[HostLaunch]:
             parts[2] if len(parts) > 2 else "",
             text.count("\n", 0, m.start()) + 1,
         )
+
+
+def _without_members(text: str, dims: Mapping[str, list[str]]) -> str:
+    """A text with the numbers that members of a dim3, such as block.x, are."""
+
+    def number(member: re.Match[str]) -> str:
+        extents = [*dims.get(member[1], []), "1", "1"]
+        return extents["xyz".index(member[2])] if member[1] in dims else member[0]
+
+    return re.sub(r"\b(\w+)\.([xyz])\b", number, text)

@@ -179,7 +179,7 @@ def _size_of(name: str, arrays: Mapping[str, str]) -> str:
 
 
 def argument_ways(
-    hand_in: HandIn, arrays: Mapping[str, str], ntb: int, tile: int
+    hand_in: HandIn, arrays: Mapping[str, str], ntb: int, tile: int, itemsize: int
 ) -> Iterator[tuple[tuple[Any, ...], bool]]:
     """The ways to call a kernel, the likeliest first, and whether all sizes are one. Raises Question for a parameter
     that has no role."""
@@ -198,7 +198,9 @@ def argument_ways(
             fixed.append({"dtype": "0.0" if beta else "1.0"})
         elif re.search(r"int|long|size_t|unsigned|short", each.type):
             known = _size_of(each.name, arrays)
-            if re.search("tile|block", each.name, re.IGNORECASE):
+            if re.search("_?sz$|bytes|smem|shared", each.name, re.IGNORECASE):
+                known = str(tile * tile * itemsize)
+            elif re.search("tile|block", each.name, re.IGNORECASE):
                 known = str(tile)
             elif re.fullmatch("ntb", each.name, re.IGNORECASE):
                 known = str(ntb)
@@ -308,9 +310,9 @@ def blocks_of(hand_in: HandIn, launch: HostLaunch | None, task: Mapping[str, Any
     if "block" in hand_in.options:
         return [sizes(hand_in.options["block"])]
     if launch:
-        given = [whole_numbers([each], hand_in.numbers) for each in launch.block]
-        if all(given) and 0 < math.prod(each[0] for each in given) <= 1024:
-            return [tuple(each[0] for each in given)]
+        given = tuple(hand_in.value(each) for each in launch.block)
+        if 0 < math.prod(given) <= 1024:
+            return [given]
     if tile := tile_of(hand_in):
         return [(tile, tile)] if "threadIdx.y" in hand_in.body else [(tile * tile,), (tile,)]
     given_blocks = [sizes(each) for each in task["blocks"]]
@@ -339,12 +341,16 @@ def calls(hand_in: HandIn, arrays: Mapping[str, str], task: Mapping[str, Any], d
     blocks = blocks_of(hand_in, launch, task)
     tile, ntb = tile_of(hand_in) or 16, task.get("ntb", 2)
     template: list[str] = []
-    given = [whole_numbers([each], hand_in.numbers) for each in launch.template] if launch else []
+    given = [hand_in.value(each) for each in launch.template] if launch else []
+    is_known = launch and all(hand_in.value(each) for each in launch.block)
     for place, each in enumerate(hand_in.template):
         if each.type in ("typename", "class") or not each.type:
             template.append("dtype")
         elif place < len(given) and given[place]:
-            template.append(str(given[place][0]))
+            template.append(str(given[place]))
+            if not (is_known or _NTB.search(each.name)) and 2 <= given[place] <= 32:
+                side = given[place]
+                blocks = [(side, side)] if "threadIdx.y" in hand_in.body else [(side * side,)]
         else:
             template.append(
                 str(ntb if _NTB.search(each.name) and not re.search("tile_?(?:size|w)|^tile$", each.name, re.I) else 16)
@@ -355,7 +361,8 @@ def calls(hand_in: HandIn, arrays: Mapping[str, str], task: Mapping[str, Any], d
                    and 2 <= hand_in.numbers[w] <= 16 and not _TILE.fullmatch(w)), 1)  # fmt: skip
     if any(_NTB.search(each.name) for each in (*hand_in.template, *hand_in.parameters)):
         coarse = ntb
-    for (arguments, equal), way in itertools.product(argument_ways(hand_in, arrays, ntb, tile), range(6)):
+    ways = argument_ways(hand_in, arrays, ntb, tile, PRECISIONS[dtype].itemsize)
+    for (arguments, equal), way in itertools.product(ways, range(6)):
         made = []
         for block in blocks:
             x, y = (*block, 1)[:2]
@@ -543,7 +550,9 @@ def add_faults(
         add(findings, "hangs", fault.line, fault.text)
         return
     if fault := first(FaultKind.ENDED):
-        add(findings, "early_return", fault.line, fault.text)
+        before = "\n".join(lines[_start(hand_in) - 1 : fault.line])
+        name = "early_return" if re.search(r"\breturn\b", before) else "barrier_in_condition"
+        add(findings, name, fault.line, fault.text)
         return
     if fault := first(FaultKind.DIVERGENCE):
         add(findings, "barrier_in_condition", fault.line, fault.text)
@@ -562,6 +571,8 @@ def add_faults(
         return
     if fault := first(FaultKind.UNINITIALISED, r" reads C\["):
         add(findings, "uninitialised_sum", fault.line, fault.text)
+        if race := next((f for f in even if f.kind == FaultKind.RACE), None):
+            add(findings, "race", race.line, race.text)
         return
     sum_line = _unset_sum(hand_in)
     if kinds & {FaultKind.INCORRECT, FaultKind.ORDER} and sum_line and even:
@@ -669,19 +680,13 @@ def static_mistakes(findings: dict[str, Any], hand_in: HandIn) -> None:
     """Add what the launch in the host's code shows: a grid that is not rounded up."""
     for launch in hand_in.launches:
         for each in launch.grid:
-            text = re.sub(r"\(\s*(?:float|double)\s*\)", "1.0*", each)
+            text = hand_in.variables.get(each, each)
+            text = re.sub(r"\(\s*(?:float|double)\s*\)", "1.0*", text)
             m = re.fullmatch(r"\(*\s*(?:\(int\)\s*)?(?:ceil\w*\s*\(\s*)?(\w+)\s*/\s*(\w+(?:\.[xy])?)[\s)]*", text)
             if not m or m[1] == "1":
                 continue
-            size, tile = (whole_numbers([word], hand_in.numbers) or [0] for word in (m[1], m[2]))
-            if m[1] not in hand_in.numbers and (
-                local := re.search(
-                    rf"\bint\s+(?:\w+\s*=\s*\d+\s*,\s*)*{m[1]}\s*=\s*(\d+(?:\s*<<\s*\d+)?)", hand_in.text
-                )
-            ):
-                base, _, shift = local[1].partition("<<")
-                size = [int(base) << min(int(shift or 0), 40)]
-            if size[0] and tile[0] and size[0] % tile[0] == 0:
+            size, tile = map(hand_in.value, m.groups())
+            if size and tile and size % tile == 0:
                 continue
             add(findings, "grid_division", launch.line, each)
             return
