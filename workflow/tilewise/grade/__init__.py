@@ -204,9 +204,9 @@ def _time(marked: Mapping[str, Marked], task: Mapping[str, Any], options: argpar
     """Add the times on a GPU, if there is one here or on the cluster, to the findings; returns remarks. Raises
     UserError if a job of Slurm fails."""
     in_slurm = options.profile == "slurm"
-    passed = {each.student: each for each in marked.values() if not each.findings["mistakes"]}
-    sources = {student: (each.path, each.root) for student, each in passed.items()}
-    found = {student: each.findings for student, each in passed.items()}
+    passed = [each for each in marked.values() if not each.findings["mistakes"]]
+    sources = {each.student: (each.path, each.root) for each in passed if each.path}
+    found = {each.student: each.findings for each in passed}
     try:
         if not (in_slurm or gpus.visible()):
             return []

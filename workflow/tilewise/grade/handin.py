@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from kernelscope.declarations import whole_numbers
-from kernelscope.host_code import for_gpu, items, types_of
+from kernelscope.host_code import DEFINE, for_gpu, items, types_of
 from kernelscope.sources import EMULATOR_HEADERS, HOST_HEADERS
 from tilewise import UserError
 
@@ -53,11 +54,37 @@ class HandIn:
     variables: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
 
+    @cached_property
+    def used(self) -> str:
+        """The kernel's text, with the macros and the GPU's functions of the file that it uses, at any depth."""
+        texts = dict(DEFINE.findall(self.text))
+        texts |= {
+            m[1]: self.text[each.begin : each.end]
+            for each in items(self.text)
+            if each.is_gpu and (m := re.search(r"\b(\w+)\s*\(", self.text[each.begin : each.end]))
+        }
+        found, words = self.body, set(re.findall(r"\w+", self.body))
+        while new := words & texts.keys():
+            found += "".join(texts.pop(name) for name in sorted(new))
+            words = set(re.findall(r"\w+", found))
+        return found
+
     def value(self, text: str) -> int:
         """The whole number that a text of the host's code is, by what its variables begin as; 0 if it is unknown."""
         for _ in range(4):
             text = re.sub(r"\b[A-Za-z_]\w*\b(?!\s*\()", lambda word: f"({self.variables.get(word[0], word[0])})", text)
         return next(iter(whole_numbers([text], self.numbers)), 0)
+
+    @property
+    def grid(self) -> tuple[str, ...]:
+        """The extents of the grid in the last launch by the host; empty without one."""
+        return self.launches[-1].grid if self.launches else ()
+
+    def divisor(self, extent: str) -> int:
+        """The number by which the host divides a size for an extent of the grid; 0 if it is unknown."""
+        text = self.variables.get(extent, extent)
+        found = re.fullmatch(r"\w+\s*\([^,]*,([^,]*)\)", text) or re.search(r"/\s*(\([^()]*\)|[\w.]+)[^/]*$", text)
+        return self.value(re.sub(r"\.0?f?\b", "", found[1])) if found else 0
 
 
 def read_text(path: Path) -> str:
@@ -160,6 +187,13 @@ def kernels(path: Path) -> list[HandIn]:
             name, _, value_text = part.partition("=")
             value = whole_numbers([value_text], numbers) if value_text else []
             numbers |= dict.fromkeys([name.strip()], value[0]) if value else {}
+    for m in re.finditer(r"\benum\s*(?:class\s+)?\w*\s*(?::\s*\w+\s*)?\{([^}]*)\}", text):
+        after = 0
+        for part in split(m[1]):
+            name, _, value_text = part.partition("=")
+            after = next(iter(whole_numbers([value_text], numbers)), after) if value_text else after
+            numbers[name.strip()] = after
+            after += 1
     variables = dict(_variables(text, numbers))
     found = []
     for item in (text[each.begin : each.end] for each in items(text) if each.is_gpu):
@@ -185,7 +219,7 @@ def _variables(text: str, numbers: Mapping[str, int]) -> Iterator[tuple[str, str
         for part in split(m[1]):
             name, _, value = part.partition("=")
             defined.setdefault(name.strip(), set()).add(value.strip())
-    yield from ((name, *texts) for name, texts in defined.items() if len(texts) == 1 and name not in numbers)
+    yield from ((name, min(texts)) for name, texts in defined.items() if len(texts) == 1 and name not in numbers)
 
 
 def _parameter(text: str, types: Mapping[str, str]) -> Parameter:

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from kernelscope.declarations import whole_numbers
 from kernelscope.emulator import LaunchError
 from kernelscope.fault_kinds import FaultKind
 from kernelscope.faults import Fault
+from kernelscope.limits import EMULATED_LIMITS
 from kernelscope.tracer import Tracer
 from tilewise import UserError
 from tilewise.grade.handin import HandIn, HostLaunch, copy_device_code, kernels, sizes, split
@@ -33,6 +35,10 @@ from tilewise.traced.multiplication import Multiplication
 LIMIT = 15.0
 #: The shape at which the roles of parameters are tried: three sizes, of which every usual tile is a divisor.
 TRIED = (64, 32, 96)
+#: Rows or columns that a block which takes all of them covers: more than there are.
+ALL = 1 << 20
+#: How many ways to call a kernel are tried.
+MOST_TRIED = 36
 #: The size of all matrices for a kernel whose sizes are constants of its file: theirs would take minutes.
 CONSTANT = 64
 TYPES = {"float": "float", "double": "double", "int": "int32", "T": "float"}
@@ -57,7 +63,8 @@ class Call:
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> "Call":
         """A call whose tuples have become lists."""
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+        return cls(**values)
 
     def kernel(self, function: str, path: Path, dtype: str) -> Kernel:
         """The kernel that this call launches: a function of a file, for an element type."""
@@ -305,26 +312,34 @@ def _votes(hand_in: HandIn, arrays: Mapping[str, str], names: Sequence[str]) -> 
     return votes
 
 
-def blocks_of(hand_in: HandIn, launch: HostLaunch | None, task: Mapping[str, Any]) -> list[tuple[int, ...]]:
-    """The blocks to try: what the host's code says, or the shared arrays, or else the task."""
+def blocks_of(
+    hand_in: HandIn, launch: HostLaunch | None, task: Mapping[str, Any], side: int
+) -> list[list[tuple[int, ...]]]:
+    """Alternatives, the likeliest first, each the blocks with which a kernel must be right: what the host's code says,
+    or else the template's tile `side`, the tiles of shared arrays, or the task's blocks."""
     if "block" in hand_in.options:
-        return [sizes(hand_in.options["block"])]
+        return [[sizes(hand_in.options["block"])]]
     if launch:
         given = tuple(hand_in.value(each) for each in launch.block)
         if 0 < math.prod(given) <= 1024:
-            return [given]
-    if tile := tile_of(hand_in):
-        return [(tile, tile)] if "threadIdx.y" in hand_in.body else [(tile * tile,), (tile,)]
-    given_blocks = [sizes(each) for each in task["blocks"]]
-    return given_blocks if "threadIdx.y" in hand_in.body else [(256,)]
+            return [[given]]
+    sides = [side] if side else tiles_of(hand_in)
+    if "threadIdx.y" in hand_in.used:
+        return [[(each, each)] for each in sides] or [[sizes(each) for each in task["blocks"]]]
+    return [[(number,)] for each in sides for number in (each * each, each)] or [[(256,)]]
 
 
-def tile_of(hand_in: HandIn) -> int:
-    """The width of the kernel's tile, from a shared array or from a number of the file that it uses; 0 without one."""
-    for m in re.finditer(r"__shared__[^;]*?\[([^\]]+)\]\s*\[([^\]]+)\]", hand_in.body):
-        for each in (m[1], m[2]):
-            if (value := whole_numbers([each], hand_in.numbers)) and 2 <= value[0] <= 32:
-                return value[0]
+def tiles_of(hand_in: HandIn) -> list[int]:
+    """Widths that the kernel's tile may have, the likeliest first: of shared arrays, or else numbers of the file that
+    it uses."""
+    shared = " ".join(re.findall(r"__shared__([^;]*);", hand_in.body))
+    extents = [
+        next(iter(whole_numbers([each], hand_in.numbers)), 0)
+        for m in re.finditer(r"\[([^\]]+)\]\s*\[([^\]]+)\](?!\s*\[)", shared)
+        for each in m.groups()
+    ]
+    if found := [each for each, _ in Counter(extents).most_common() if 2 <= each <= 32]:
+        return found
     used = [
         value
         for name, value in hand_in.numbers.items()
@@ -332,54 +347,79 @@ def tile_of(hand_in: HandIn) -> int:
     ]
     own = set(re.findall(r"\w+", hand_in.body)) & set(hand_in.numbers)
     used += [hand_in.numbers[name] for name in sorted(own) if _TILE.search(name) and 2 <= hand_in.numbers[name] <= 32]
-    return used[0] if used else 0
+    return used[:1]
+
+
+def template_of(hand_in: HandIn, launch: HostLaunch | None, ntb: int) -> tuple[list[str], int, int]:
+    """The arguments of a kernel's template, the width of the tile among them, or 0, and its tiles per block, or 0."""
+    given = [hand_in.value(each) for each in launch.template] if launch else []
+    arguments, side, coarse = [], 0, 0
+    for place, each in enumerate(hand_in.template):
+        if each.type in ("typename", "class") or not each.type:
+            arguments.append("dtype")
+            continue
+        is_ntb = _NTB.search(each.name) and not re.search("tile_?(?:size|w)|^tile$", each.name, re.IGNORECASE)
+        value = next(iter(given[place : place + 1]), 0) or (ntb if is_ntb else 16)
+        arguments.append(str(value))
+        if is_ntb:
+            coarse = value
+        elif 2 <= value <= 32:
+            side = side or value
+    return arguments, side, coarse
+
+
+def coverings(hand_in: HandIn, block: tuple[int, ...], coarse: int) -> Iterator[tuple[tuple[int, int], bool, bool]]:
+    """What a block may cover, the likeliest first: its rows and columns of C, whether the grid's x runs over rows, and
+    whether blocks are counted through all of C."""
+    x, y = (*block, 1)[:2]
+    is_grid_flat = "blockIdx.y" not in hand_in.used
+    across, down = [*map(hand_in.divisor, hand_in.grid), 0, 0][:2]
+    if across and down and not is_grid_flat:
+        yield from (((down, across), False, False), ((across, down), True, False))
+    if y > 1:
+        yield from (((y, x), False, False), ((x, y), True, False))
+        if coarse > 1:
+            yield from (((y, x * coarse), False, False), ((y * coarse, x), False, False))
+        yield (y, x), True, False
+        return
+    side = math.isqrt(x)
+    if is_grid_flat:
+        yield (1, 1), False, True
+        yield from (
+            ((1, ALL), True, False),
+            ((x, ALL), True, False),
+            ((ALL, x), False, False),
+            ((ALL, 1), False, False),
+        )
+        return
+    if side**2 == x:
+        yield from (((side, side), False, False), ((side, side), True, False))
+    yield from (((1, x), False, False), ((1, x), True, False), ((x, 1), True, False))
 
 
 def calls(hand_in: HandIn, arrays: Mapping[str, str], task: Mapping[str, Any], dtype: str) -> Iterator[list[Call]]:
     """Ways to call a kernel, the likeliest first; each is a list with a call per block."""
     launch = hand_in.launches[-1] if hand_in.launches else None
-    blocks = blocks_of(hand_in, launch, task)
-    tile, ntb = tile_of(hand_in) or 16, task.get("ntb", 2)
-    template: list[str] = []
-    given = [hand_in.value(each) for each in launch.template] if launch else []
-    is_known = launch and all(hand_in.value(each) for each in launch.block)
-    for place, each in enumerate(hand_in.template):
-        if each.type in ("typename", "class") or not each.type:
-            template.append("dtype")
-        elif place < len(given) and given[place]:
-            template.append(str(given[place]))
-            if not (is_known or _NTB.search(each.name)) and 2 <= given[place] <= 32:
-                side = given[place]
-                blocks = [(side, side)] if "threadIdx.y" in hand_in.body else [(side * side,)]
-        else:
-            template.append(
-                str(ntb if _NTB.search(each.name) and not re.search("tile_?(?:size|w)|^tile$", each.name, re.I) else 16)
-            )
-            if not _NTB.search(each.name):
-                blocks = [(16, 16)] if "threadIdx.y" in hand_in.body else [(256,)]
-    coarse = next((hand_in.numbers[w] for w in hand_in.numbers if _NTB.search(w) and w in hand_in.body
-                   and 2 <= hand_in.numbers[w] <= 16 and not _TILE.fullmatch(w)), 1)  # fmt: skip
-    if any(_NTB.search(each.name) for each in (*hand_in.template, *hand_in.parameters)):
+    ntb, itemsize = task.get("ntb", 2), PRECISIONS[dtype].itemsize
+    template, side, coarse = template_of(hand_in, launch, ntb)
+    if any(_NTB.search(each.name) for each in hand_in.parameters):
         coarse = ntb
-    ways = argument_ways(hand_in, arrays, ntb, tile, PRECISIONS[dtype].itemsize)
-    for (arguments, equal), way in itertools.product(ways, range(6)):
-        made = []
-        for block in blocks:
-            x, y = (*block, 1)[:2]
-            flat = len(block) == 1 or y == 1
-            side = math.isqrt(x) if flat and math.isqrt(x) ** 2 == x else x
-            rows, columns = (side, side) if flat else (y, x)
-            covers = {1: (columns, rows), 3: (rows, columns * coarse), 4: (rows * coarse, columns)}.get(
-                way, (rows, columns)
-            )
-            shared = 4 * 1024 * PRECISIONS[dtype].itemsize if "extern" in hand_in.body else 0
-            made.append(
-                Call(arguments, equal, tuple(template), block, covers, way in (1, 5), flat and way == 2, shared)
-            )
-        is_flat = len(blocks[0]) == 1 or blocks[0][1] == 1
-        if (way == 2 and not is_flat) or (way in (3, 4) and coarse == 1):
-            continue
-        yield made
+    named = (
+        value
+        for name, value in hand_in.numbers.items()
+        if _NTB.search(name) and name in hand_in.body and 2 <= value <= 16 and not _TILE.fullmatch(name)
+    )
+    coarse = coarse or next(named, 1)
+    shared = 4 * 1024 * itemsize if "extern" in hand_in.body else 0
+    alternatives = blocks_of(hand_in, launch, task, side)
+    tile = next(iter(tiles_of(hand_in)), 16)
+    for arguments, equal in argument_ways(hand_in, arrays, ntb, tile, itemsize):
+        for blocks in alternatives:
+            for each in zip(*(coverings(hand_in, block, coarse) for block in blocks), strict=False):
+                yield [
+                    Call(arguments, equal, tuple(template), block, covers, by_rows, flat, shared)
+                    for block, (covers, by_rows, flat) in zip(blocks, each, strict=True)
+                ]
 
 
 # ---- What is found --------------------------------------------------------------------------------------------------
@@ -467,7 +507,7 @@ def mark(path: Path, root: Path, task_name: str, task: Mapping[str, Any], naive:
         marker.size = CONSTANT
         set_constants(work, constants, CONSTANT)
     best: tuple[float, list[Call]] | None = None
-    for made in itertools.islice(calls(hand_in, arrays, task, dtype), 24):
+    for made in itertools.islice(calls(hand_in, arrays, task, dtype), MOST_TRIED):
         try:
             _, faults = marker.trace(made[-1], TRIED if not made[-1].equal else (64,), 5.0)
         except LaunchError as error:
@@ -558,11 +598,10 @@ def add_faults(
         add(findings, "barrier_in_condition", fault.line, fault.text)
         return
     unwritten = first(FaultKind.UNINITIALISED, r"no thread of the block")
-    if unwritten and any(f.kind == FaultKind.UNINITIALISED and "of the block" in f.text for f in even):
-        tile = tile_of(hand_in)
-        if tile and tile * tile > threads:
-            add(findings, "shared_larger_than_block", unwritten.line, unwritten.text)
-            return
+    is_larger = any(tile * tile > threads for tile in tiles_of(hand_in)[:1])
+    if unwritten and is_larger and any(f.kind == FaultKind.UNINITIALISED and "of the block" in f.text for f in even):
+        add(findings, "shared_larger_than_block", unwritten.line, unwritten.text)
+        return
     races = [f for f in everything if f.kind == FaultKind.RACE and "shared memory" in f.text]
     for fault in races:
         for name in _barriers(fault, lines):
@@ -633,12 +672,14 @@ def _barriers(fault: Fault, lines: Sequence[str]) -> list[str]:
 
 
 def _unset_sum(hand_in: HandIn) -> int | None:
-    """The line of a number that is added to and was declared without a value."""
-    for m in re.finditer(r"^[ \t]*(?:float|double|int|T|\w+)\s+(\w+)\s*;", hand_in.body, re.MULTILINE):
-        rest = hand_in.body[m.end() :]
-        use = re.search(rf"\b{m[1]}\s*(\+=|=(?!=)\s*([^;]*))", rest)
-        if use and (use[1] == "+=" or re.search(rf"\b{m[1]}\b", use[2] or "")):
-            return _start(hand_in) + hand_in.body.count("\n", 0, m.start(1))
+    """The line of a number, or of an array of numbers, that is added to and was declared without a value."""
+    for m in re.finditer(r"^[ \t]*(?:float|double|int|T|\w+)\s+(\w[^;(){}]*);", hand_in.body, re.MULTILINE):
+        for declared in split(m[1]):
+            name = re.fullmatch(r"(\w+)\s*(?:\[[^\]]*\]\s*)*", declared)
+            rest = hand_in.body[m.end() :]
+            use = name and re.search(rf"\b{name[1]}\s*(?:\[[^\]]*\]\s*)*(\+=|=(?!=)\s*([^;]*))", rest)
+            if name and use and (use[1] == "+=" or re.search(rf"\b{name[1]}\b", use[2] or "")):
+                return _start(hand_in) + hand_in.body.count("\n", 0, m.start(1))
     return None
 
 
@@ -677,8 +718,14 @@ def _divides_tiles(hand_in: HandIn) -> int | None:
 
 
 def static_mistakes(findings: dict[str, Any], hand_in: HandIn) -> None:
-    """Add what the launch in the host's code shows: a grid that is not rounded up."""
+    """Add what the launch in the host's code shows: a block of too many threads, a grid that is not rounded up."""
+    most = EMULATED_LIMITS["max_threads_per_block"]
     for launch in hand_in.launches:
+        threads = math.prod(hand_in.value(each) for each in launch.block)
+        if threads > most:
+            words = f"A block has {threads} threads; a GPU allows {most}."
+            add(findings, "launch_refused", launch.line, words)
+            return
         for each in launch.grid:
             text = hand_in.variables.get(each, each)
             text = re.sub(r"\(\s*(?:float|double)\s*\)", "1.0*", text)

@@ -59,7 +59,7 @@ def add_times(
     the GPU; returns remarks. `sources` are the file and the folder of each hand-in; what a run leaves lies in `folder`.
     Raises UserError without a usable GPU, or if a job of Slurm fails."""
     shape = sizes(task["timed"])
-    hand_ins = {}
+    hand_ins: dict[str, dict[str, Any]] = {}
     for student, findings in marked.items():
         is_cube = len(set(shape)) == 1
         if findings["mistakes"] or (findings["constants"] and not is_cube):
@@ -187,7 +187,8 @@ def reference_point(kernel: Kernel, dtype: str, shape: Sequence[int], platform: 
         return None
     table = nearest(rows, platform)
     row = next(iter([*(each for _, each in table[table["dtype"] == dtype].iterrows()), table.iloc[0]]))
-    return Point("grade", kernel.name, dtype, *shape, tuple((name, int(row[name])) for name in kernel.columns))
+    n, p, m = shape
+    return Point("grade", kernel.name, dtype, n, p, m, tuple((name, int(row[name])) for name in kernel.columns))
 
 
 def recorded_times(reference: str, dtype: str, shape: Sequence[int]) -> dict[str, float]:
