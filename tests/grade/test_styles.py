@@ -54,7 +54,26 @@ void run(const float *A, const float *B, float *C, int N) {{
     mm<<<dim3(blocks, blocks), block>>>(A, B, C, N);
 }}
 """
+ONE_BLOCK = f"""#define N 64
+__global__ void mm(const int *A, const int *B, int *C) {{
+    for (int i = threadIdx.y; i < N; i += blockDim.y)
+        for (int j = threadIdx.x; j < N; j += blockDim.x) {{ {LOOP.replace("float", "int")} }}
+}}
+int main() {{ mm<<<1, dim3(16, 16)>>>(0, 0, 0); }}
+"""
+NAMES = """
+__global__ void mm(const float *X, const float *Y, float *Z, int num_rows_X, int num_cols_X, int num_rows_Y,
+                   int num_cols_Y, int num_rows_Z, int num_cols_Z) {
+    int i = blockIdx.y * blockDim.y + threadIdx.y, j = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= num_rows_Z || j >= num_cols_Z) return;
+    float s = 0;
+    for (int k = 0; k < num_cols_X; ++k) s += X[i * num_cols_X + k] * Y[k * num_cols_Y + j];
+    Z[i * num_cols_Z + j] = s;
+}
+"""
 NAIVE = {
+    "right_one_block_of_integers": ONE_BLOCK,
+    "right_names_of_sizes": NAMES,
     "right_member_of_dim3": MEMBER_OF_DIM3,
     "right_row_per_block": ROW_PER_BLOCK,
     "right_enumerators": ENUMERATORS,
@@ -129,7 +148,16 @@ template <int W> __global__ void mm(float *C, float *A, float *B, int wA, int wB
 }
 void run(int width, dim3 threads, dim3 grid) { mm<32><<<grid, threads>>>(0, 0, 0, width, width); }
 """
+TWO_IN_NAMESPACES = f"""
+namespace tiled {{
+namespace {{ {BUFFERS.replace("void mm", "void tiled_mm").removeprefix("#define T 16")} }}
+}}
+namespace other {{
+{BUFFERS.replace("void mm", "void coarsened_tiled_mm").removeprefix("#define T 16").replace("s += a", "s -= a")}
+}}
+"""
 TILED = {
+    "right_one_of_two_in_namespaces": "#define T 16" + TWO_IN_NAMESPACES,
     "right_bytes_of_shared_memory": DYNAMIC,
     "right_two_buffers": BUFFERS,
     "barrier_in_condition": IN_CONDITION,

@@ -54,6 +54,17 @@ class HandIn:
     variables: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def qualified(self) -> str:
+        """The kernel's name with those of the namespaces around it."""
+        around: list[str] = []
+        for m in re.finditer(r"\bnamespace\s+([\w:]+)\s*\{|[{}]", self.text[: self.text.find(self.body)]):
+            if m[0] == "}":
+                around[-1:] = []
+            else:
+                around.append(m[1] or "")
+        return "::".join([*filter(None, around), self.name])
+
     @cached_property
     def used(self) -> str:
         """The kernel's text, with the macros and the GPU's functions of the file that it uses, at any depth."""

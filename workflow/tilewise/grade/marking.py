@@ -106,7 +106,9 @@ def choose(found: Sequence[HandIn], task: str) -> HandIn:
         products = fitting or products
     if len(products) > 1:
         words = {"naive": "naive|simple|basic|global", "tiled": "tiled|shared|tile", "multi_tile": "multi|coarse|ntb"}
+        others = "|".join(pattern for name, pattern in words.items() if name != task) if task != "multi_tile" else "$^"
         fitting = [each for each in products if re.search(words.get(task, task), each.name, re.IGNORECASE)]
+        fitting = [each for each in fitting if not re.search(others, each.name, re.IGNORECASE)] or fitting
         products = fitting or [each for each in products if re.search("mul|mm|gemm", each.name, re.I)] or products
     if not products:
         raise Question("Which kernel makes C from A and B? None takes three pointers. Correct its parameters.")
@@ -176,10 +178,14 @@ def _ask(hand_in: HandIn, why: str) -> str:
 
 def _size_of(name: str, arrays: Mapping[str, str]) -> str:
     """n, p or m if a name such as `numARows`, `wB` or `lda` says it, "?" if not."""
-    low = re.sub(r"^(?:num|n_|d_)(?=\w)", "", name.lower()) if len(name) > 2 else name.lower()
+    low = re.sub(r"^(?:num_?(?:of_?)?|n_|nr_|d_)(?=\w)", "", name.lower()) if len(name) > 2 else name.lower()
+    shapes = {"A": ("n", "p"), "B": ("p", "m"), "C": ("n", "m")}
     of = {"a": ("n", "p"), "b": ("p", "m"), "c": ("n", "m"), "m": ("n", "p"), "p": ("n", "m"), "n": ("p", "m")}
+    of |= {re.sub(r"^(?:d|dev|h|g)_", "", each.lower()): shapes[role] for each, role in arrays.items()}
+    array = "|".join(map(re.escape, of))
     for kind, pattern in ((0, "rows?|height|h"), (1, "col(?:umn)?s?|width|w|ld|stride|pitch")):
-        for form in (rf"_?([abc])_?(?:{pattern})", rf"(?:{pattern})_?(?:of_?)?([abc])", rf"([mnp])_(?:{pattern})"):
+        named = rf"({array})_(?:{pattern})", rf"(?:{pattern})_(?:of_?|in_?)?({array})"
+        for form in (*named, rf"_?([abc])_?(?:{pattern})", rf"(?:{pattern})_?(?:of_?)?([abc])"):
             if m := re.fullmatch(form, low):
                 return of[m[1]][kind]
     return "?"
@@ -371,6 +377,9 @@ def template_of(hand_in: HandIn, launch: HostLaunch | None, ntb: int) -> tuple[l
 def coverings(hand_in: HandIn, block: tuple[int, ...], coarse: int) -> Iterator[tuple[tuple[int, int], bool, bool]]:
     """What a block may cover, the likeliest first: its rows and columns of C, whether the grid's x runs over rows, and
     whether blocks are counted through all of C."""
+    if "blockIdx" not in hand_in.used:
+        yield (ALL, ALL), False, False
+        return
     x, y = (*block, 1)[:2]
     is_grid_flat = "blockIdx.y" not in hand_in.used
     across, down = [*map(hand_in.divisor, hand_in.grid), 0, 0][:2]
@@ -436,7 +445,7 @@ class Marker:
 
     def build(self, call: Call) -> Path:
         """The library of a call's instance, built once."""
-        kernel = call.kernel(self.hand_in.name, self.path, self.dtype)
+        kernel = call.kernel(self.hand_in.qualified, self.path, self.dtype)
         [instance] = kernel.plan(self.point((16, 16, 16), call)).instances
         target = self.path.parent / f"{abs(hash(instance))}.so"
         if not target.exists():
@@ -449,7 +458,7 @@ class Marker:
 
     def tracer(self, call: Call, limit: float) -> tuple[Tracer, Kernel]:
         """A tracer whose launches run in the jail, and the kernel of a call."""
-        kernel = call.kernel(self.hand_in.name, self.path, self.dtype)
+        kernel = call.kernel(self.hand_in.qualified, self.path, self.dtype)
         tracer = Tracer(self.build(call), kernel, limit, "the time of a hand-in")
         tracer.emulator.launch = jailed(tracer.emulator.launch)  # type: ignore[method-assign]
         return tracer, kernel
@@ -500,7 +509,8 @@ def mark(path: Path, root: Path, task_name: str, task: Mapping[str, Any], naive:
     if not dtype:
         raise Question(f"What is the element type {', '.join(sorted(kinds))}? Use float, double or int.")
     marker = Marker(hand_in, copied, dtype)
-    has_numbers = any(re.search(r"int|long|size_t|unsigned|short", each.type) for each in hand_in.parameters)
+    numbers = (each.type for each in hand_in.parameters if not each.pointer)
+    has_numbers = any(re.search(r"int|long|size_t|unsigned|short", kind) for kind in numbers)
     is_open = not has_numbers and not _structs(hand_in) and "arguments" not in hand_in.options
     constants = constant_sizes(hand_in) if is_open else []
     if constants:
@@ -527,7 +537,7 @@ def mark(path: Path, root: Path, task_name: str, task: Mapping[str, Any], naive:
         if findings["mistakes"]:
             break
     static_mistakes(findings, hand_in)
-    called = {"function": hand_in.name, "dtype": dtype, "constants": constants, "equal": best[1][0].equal}
+    called = {"function": hand_in.qualified, "dtype": dtype, "constants": constants, "equal": best[1][0].equal}
     return findings | called | {"calls": [dataclasses.asdict(call) for call in best[1]]}
 
 
