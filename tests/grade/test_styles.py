@@ -71,7 +71,21 @@ __global__ void mm(const float *X, const float *Y, float *Z, int num_rows_X, int
     Z[i * num_cols_Z + j] = s;
 }
 """
+SMALL_CONSTANTS = """
+#define ROWS 10
+#define INNER 20
+#define COLUMNS 15
+__global__ void mm(int *C, int *A, int *B) {
+    int i = blockIdx.y * blockDim.y + threadIdx.y, j = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < ROWS && j < COLUMNS) {
+        int s = 0;
+        for (int k = 0; k < INNER; ++k) s += A[i * INNER + k] * B[k * COLUMNS + j];
+        C[i * COLUMNS + j] = s;
+    }
+}
+"""
 NAIVE = {
+    "right_small_constants": SMALL_CONSTANTS,
     "right_one_block_of_integers": ONE_BLOCK,
     "right_names_of_sizes": NAMES,
     "right_member_of_dim3": MEMBER_OF_DIM3,

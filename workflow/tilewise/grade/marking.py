@@ -248,17 +248,16 @@ def argument_ways(
 
 
 def constant_sizes(hand_in: HandIn) -> list[str]:
-    """The constants of the file that are the sizes of the matrices, if no parameter is one: literals of at least 32
-    that the kernel uses, but not as a size of shared memory."""
+    """The constants of the file that are the sizes of the matrices, if no parameter is one: literals that the kernel
+    uses, but not as a size of shared memory; of those below 32, which may be tiles, what rows or columns end at."""
     literal = r"[ \t]*\(?[ \t]*\d+(?:[ \t]*<<[ \t]*\d+)?[ \t]*\)?"
     shared = " ".join(re.findall(r"__shared__[^;]*;", hand_in.body))
     return [
         name
         for name, value in hand_in.numbers.items()
-        if value >= 32
-        and re.search(rf"\b{name}\b", hand_in.body)
+        if re.search(rf"\b{name}\b" if value >= 32 else rf"(?:<|>=)\s*{name}\b", hand_in.body)
         and not re.search(rf"\b{name}\b", shared)
-        and not re.search(r"tile|block|thread|bs$|ts$", name, re.IGNORECASE)
+        and not re.search(r"tile|block|thread|bs$|ts$|ntb|coarse|factor|work|wpt", name, re.IGNORECASE)
         and re.search(rf"define[ \t]+{name}{literal}[ \t]*$|\b{name}[ \t]*={literal}[ \t]*[,;]", hand_in.text, re.M)
     ]
 
