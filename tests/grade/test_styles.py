@@ -84,7 +84,18 @@ __global__ void mm(int *C, int *A, int *B) {
     }
 }
 """
+BROKEN = """
+__global__ void mm(float *__restrict__ A, float *__restrict__ B, float *__restrict__ C, int N) {
+    auto at = [&N](int y, int x) { return y * N + x; };
+    for (int y = 0; y < N; ++y) {
+        float s;
+        for (i = 0; i < N < i ++) { s += A[at(y, i)] * B[at(i, threadIdx.x)] }
+        C[at(y, threadIdx.x)] = s;
+    }
+
+}"""
 NAIVE = {
+    "does_not_compile": BROKEN,
     "right_small_constants": SMALL_CONSTANTS,
     "right_one_block_of_integers": ONE_BLOCK,
     "right_names_of_sizes": NAMES,
