@@ -34,6 +34,8 @@ from tilewise.study.tuning import nearest
 
 #: Seconds that a job of Slurm takes for one hand-in, about: NVRTC, and NVBench.
 SECONDS = 5
+#: What the process of a hand-in says of its calls.
+CALLED = {"calls", "function", "dtype", "constants", "equal"}
 #: What a row on a GPU shows of a kernel, and not of the machine.
 FAILS = (Status.INCORRECT, Status.INVALID_LAUNCH, Status.TIMEOUT, Status.ERROR)
 #: srun's options by the names of Snakemake's resources.
@@ -62,7 +64,7 @@ def add_times(
     hand_ins: dict[str, dict[str, Any]] = {}
     for student, findings in marked.items():
         is_cube = len(set(shape)) == 1
-        if findings["mistakes"] or (findings["constants"] and not is_cube):
+        if findings["mistakes"] or not findings.keys() >= CALLED or (findings["constants"] and not is_cube):
             continue
         path, root = sources[student]
         place = str(len(hand_ins) + 1)
