@@ -12,6 +12,12 @@ from tilewise.__main__ import main
 PLAIN = (ROOT / "examples/hand-ins/right_plain.cu").read_text(encoding="utf-8")
 
 
+@pytest.fixture(autouse=True)
+def without_gpu(monkeypatch) -> None:
+    """A machine whose GPUs are hidden: nothing is timed."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
 @pytest.fixture
 def task(tmp_path: Path) -> Path:
     path = tmp_path / "own.yaml"
@@ -152,3 +158,46 @@ def test_a_row_of_threads_passes_and_a_kernel_of_literal_sizes_gets_a_question(t
     assert status == 1
     assert rows["row"]["verdict"] == "passed"
     assert rows["fixed"]["mistakes"] == "question" and "// tilewise: arguments=" in rows["fixed"]["hint"]
+
+
+def test_an_index_of_32_bits_fails_at_the_largest_matrices_alone(tmp_path: Path) -> None:
+    examples = ROOT / "examples/large-matrices"
+    status, rows = graded(examples, str(examples / "task.yaml"), tmp_path / "out")
+    assert status == 1
+    assert {name: (row["mistakes"], row["lines"]) for name, row in rows.items()} == {
+        "right_index_of_64_bits": ("", ""),
+        "wrong_index_of_32_bits": ("overflow", "8"),
+    }
+    assert graded(examples, "naive", tmp_path / "small")[0] == 0
+
+
+def test_overflow_that_leaves_c_unwritten_is_found_in_any_order_of_blocks(tmp_path: Path) -> None:
+    hand_ins = tmp_path / "in"
+    hand_ins.mkdir()
+    wide = PLAIN.replace("C[row * m + col]", "C[(size_t)row * m + col]")
+    test = "if (row < n && col < m)"
+    assert test in wide
+    reversed_rows = PLAIN.replace("blockIdx.y *", "(gridDim.y - 1 - blockIdx.y) *")
+    texts = {
+        "right": wide,
+        "right_reversed": wide.replace("blockIdx.y *", "(gridDim.y - 1 - blockIdx.y) *"),
+        "right_unsigned": PLAIN.replace("int row", "unsigned row"),  # 3e9 elements need 32 bits
+        "wrong_count": wide.replace(test, "int count = n * m;\n if (row < n && col < m && row * m + col < count)"),
+        "wrong_reversed": reversed_rows,
+    }
+    for name, text in texts.items():
+        (hand_ins / f"{name}.cu").write_text(text, encoding="utf-8")
+    task = tmp_path / "own.yaml"
+    task.write_text("large: {largest: 1000000x4x3000}\n", encoding="utf-8")
+    _, rows = graded(hand_ins, str(task), tmp_path / "out")
+    assert {name: row["mistakes"] for name, row in rows.items()} == {
+        name: "overflow" if name.startswith("wrong") else "" for name in texts
+    }
+
+
+@pytest.mark.parametrize("size", ["50000x50000", "1000000x70000x2", "1000000x1x1000000"])
+def test_a_largest_product_that_cannot_be_tried_is_refused(tmp_path: Path, capsys, size: str) -> None:
+    (tmp_path / "own.yaml").write_text(f"large: {{largest: {size}}}\n", encoding="utf-8")
+    assert main(["grade", str(ROOT / "examples/large-matrices"), "--task", str(tmp_path / "own.yaml")]) == 2
+    said = capsys.readouterr().err
+    assert "largest" in said and said.count("\n") == 1

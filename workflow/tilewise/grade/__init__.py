@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernelscope import cpp
 from kernelscope.cli import option_type
@@ -22,14 +22,18 @@ from kernelscope.yaml_input import read_yaml
 from tilewise import UserError
 from tilewise.grade.handin import sizes
 from tilewise.grade.jail import MEMORY, memory_of
+from tilewise.grade.large import MOST_ELEMENTS, MOST_TERMS
+from tilewise.nvidia import gpus
 from tilewise.study import registry
+from tilewise.study.expressions import evaluate
 from tilewise.study.points import Point
 from tilewise.traced.multiplication import trace_point
 
 HERE = Path(__file__).parent
 COLUMNS = (
     *("student", "file", "kernel", "verdict", "mistakes", "lines", "hint"),
-    *("global_load_sectors", "sectors_per_request", "shared_bank_conflicts", "seconds"),
+    *("global_load_sectors", "sectors_per_request", "shared_bank_conflicts"),
+    *("time_ms", "reference_ms", "recorded_ms", "seconds"),
 )
 #: Bytes that a hand-in's process may answer.
 ANSWER = 1 << 20
@@ -54,6 +58,9 @@ def add(commands: Any) -> None:
     grading.add_argument("--junit", type=Path, metavar="FILE", help="JUnit file (junit.xml in --output)")
     seconds = option_type("number of seconds", float, lambda value: 0 < value < 1e6)
     grading.add_argument("--limit", type=seconds, default=60.0, metavar="SECONDS", help="time of each hand-in (60)")
+    grading.add_argument(
+        "--profile", choices=["slurm"], help="slurm: time on a GPU node, by the settings of config/cluster.yaml"
+    )
     grading.set_defaults(run=grade)
 
 
@@ -67,14 +74,15 @@ def grade(options: argparse.Namespace, given: Mapping[str, int]) -> tuple[list[s
     uses_naive = any("naive_sectors" in str(each) for each in task["measures"].values())
     naive = _naive_sectors(sizes(task["measured"])) if uses_naive else {}
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        made = [pool.submit(_row, *each, name, task, naive, hints, options.limit) for each in students]
-        rows = [each.result() for each in made]
+        made = [pool.submit(_findings, *each, name, task, naive, options.limit) for each in students]
+        marked = {each.result().student: each.result() for each in made}
+    remarks = _time(marked, task, options)
+    rows = [_row(each, hints) for each in marked.values()]
     _write(options.output, options.junit or options.output / "junit.xml", rows, name)
     width = max(map(len, (row["student"] for row in rows)))
-    lines = [
-        f"{row['student']:{width}}  {row['verdict']:6}  {row['hint'].splitlines()[0] if row['hint'] else ''}"
-        for row in rows
-    ]
+    words = [(row["hint"] or _times(row)).partition("\n")[0] for row in rows]
+    lines = [f"{row['student']:{width}}  {row['verdict']:6}  {text}" for row, text in zip(rows, words, strict=True)]
+    lines += remarks
     failed = sum(row["verdict"] != "passed" for row in rows)
     lines.append(f"{len(rows) - failed} of {len(rows)} passed; {options.output}/grades.csv has all numbers")
     return [line.rstrip() for line in lines], int(failed > 0)
@@ -109,18 +117,38 @@ def _task(named: str) -> tuple[str, dict[str, Any]]:
     if not isinstance(read, dict) or len(read) != 1 or not isinstance(next(iter(read.values())), dict):
         raise UserError(f"{path}: write one task as {HERE / 'tasks.yaml'} has them")
     [(name, task)] = read.items()
-    task = tasks["tiled"] | {"measures": {}} | task
-    if unknown := set(task) - {"shapes", "blocks", "ntb", "measured", "measures"}:
+    inherited = {key: value for key, value in tasks["tiled"].items() if key not in ("reference", "threshold")}
+    task = inherited | {"measures": {}} | task
+    known = ("shapes", "blocks", "ntb", "measured", "measures", "largest", "timed", "reference", "threshold")
+    if unknown := set(task) - set(known):
         raise UserError(f"{path}: {name}.{min(unknown)} is no key of a task; {HERE / 'tasks.yaml'} lists them")
     try:
-        for size in (*task["shapes"], task["measured"]):
+        for size in (*task["shapes"], task["measured"], task["timed"], task.get("largest", "1x1x1")):
             if len(sizes(size)) != 3 or min(sizes(size)) < 1:
                 raise ValueError
         dict(task["measures"])
     except (ValueError, TypeError):
         raise UserError(
-            f"{path}: {name}: shapes and measured are n x p x m, such as 33x35x70; measures are conditions"
+            f"{path}: {name}: shapes, measured, largest and timed are n x p x m, such as 33x35x70; measures are "
+            "conditions"
         ) from None
+    kernels = registry.load()
+    reference = kernels.get(task.get("reference", "naive"))
+    if not reference or not reference.on_gpu:
+        raise UserError(
+            f"{path}: {name}.reference: {task['reference']} is no kernel of the study for GPUs; `tilewise list` has "
+            "them"
+        )
+    try:
+        evaluate(task.get("threshold", "true"), dict.fromkeys(("time_ms", "reference_ms", "recorded_ms"), 1.0))
+    except UserError as error:
+        raise UserError(f"{path}: {name}.threshold: {error}") from None
+    n, p, m = sizes(task.get("largest", "1x1x1"))
+    if max(n * p, p * m, n * m) > MOST_ELEMENTS or p > MOST_TERMS:
+        raise UserError(
+            f"{path}: {name}.largest: {task['largest']} has matrices of more than {MOST_ELEMENTS} elements, or p "
+            f"beyond {MOST_TERMS}; 50000x50000x50000 is large enough to overflow 32 bits"
+        )
     return str(name), task
 
 
@@ -148,21 +176,58 @@ def _naive_sectors(shape: Sequence[int]) -> dict[str, int]:
     return {dtype: trace_point(kernel, point)[0]["global_load_sectors"] for dtype, point in points.items()}
 
 
-def _row(
+class Marked(NamedTuple):
+    """A hand-in: the file that was chosen, or None, its folder, what was found, and the seconds that it took."""
+
+    student: str
+    path: Path | None
+    root: Path
+    findings: dict[str, Any]
+    seconds: float
+
+
+def _findings(
     student: str, files: Sequence[Path], root: Path, name: str, task: Mapping[str, Any], naive: Mapping[str, int],
-    hints: Mapping[str, str], limit: float,
-) -> dict[str, Any]:  # fmt: skip
-    """The row of grades.csv of a hand-in."""
+    limit: float,
+) -> Marked:  # fmt: skip
+    """What is found in a hand-in by a separate process."""
     started = time.monotonic()
-    findings: dict[str, Any] = {}
-    file = ""
     if not files:
-        findings = _refused("the folder has no .cu file")
-    else:
-        chosen = _choose(files, name)
-        file = str(chosen.relative_to(root))
-        findings = run_apart({"file": str(chosen.resolve()), "root": str(root.resolve()), "name": name, "task": task,
-                          "naive": naive}, limit)  # fmt: skip
+        return Marked(student, None, root, _refused("the folder has no .cu file"), 0.0)
+    path = _choose(files, name)
+    given = {"file": str(path.resolve()), "root": str(root.resolve()), "name": name, "task": task, "naive": naive}
+    findings = run_apart(given, limit)
+    return Marked(student, path, root, findings, time.monotonic() - started)
+
+
+def _time(marked: Mapping[str, Marked], task: Mapping[str, Any], options: argparse.Namespace) -> list[str]:
+    """Add the times on a GPU, if there is one here or on the cluster, to the findings; returns remarks. Raises
+    UserError if a job of Slurm fails."""
+    in_slurm = options.profile == "slurm"
+    passed = [each for each in marked.values() if not each.findings["mistakes"]]
+    sources = {each.student: (each.path, each.root) for each in passed if each.path}
+    found = {each.student: each.findings for each in passed}
+    try:
+        if not (in_slurm or gpus.visible()):
+            return []
+        from tilewise.grade import timing  # takes a second
+
+        return timing.add_times(found, sources, task, options.output / "timing", in_slurm, options.limit)
+    except UserError as error:
+        if in_slurm:
+            raise
+        return [f"nothing is timed: {error}"]
+
+
+def _times(row: Mapping[str, Any]) -> str:
+    """The times of a row in words; empty if it was not timed."""
+    words = {"time_ms": "{:.4g} ms", "reference_ms": "reference {:.4g} ms", "recorded_ms": "recorded {:.4g} ms"}
+    return ", ".join(text.format(row[name]) for name, text in words.items() if row[name] not in ("", None))
+
+
+def _row(marked: Marked, hints: Mapping[str, str]) -> dict[str, Any]:
+    """The row of grades.csv of a hand-in."""
+    findings = marked.findings
     mistakes = findings["mistakes"]
     texts = []
     for each in mistakes:
@@ -175,13 +240,14 @@ def _row(
             .strip()
         )
     return {name: findings.get(name, "") for name in COLUMNS} | {
-        "student": student,
-        "file": file,
+        "student": marked.student,
+        "file": str(marked.path.relative_to(marked.root)) if marked.path else "",
         "verdict": "failed" if mistakes else "passed",
         "mistakes": " ".join(each["name"] for each in mistakes),
         "lines": " ".join(str(each["line"] or "") for each in mistakes).strip(),
         "hint": "\n".join(texts),
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": round(marked.seconds, 1),
+        "recorded": findings.get("recorded", {}),
     }
 
 
@@ -238,7 +304,7 @@ def _write(folder: Path, path: Path, rows: Sequence[Mapping[str, Any]], task: st
     try:
         (folder / "students").mkdir(parents=True, exist_ok=True)
         with (folder / "grades.csv").open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS)
+            writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
             writer.writeheader()
             # A text that a spreadsheet would take for a formula begins with an apostrophe.
             writer.writerows(
@@ -262,4 +328,10 @@ def _page(row: Mapping[str, Any], task: str) -> str:
         lines.append(
             f"| {row['global_load_sectors']} | {row['sectors_per_request']:.3g} | {row['shared_bank_conflicts']} |"
         )
+    if row["time_ms"] not in ("", None):
+        recorded = row["recorded"]
+        lines += ["", f"| time | reference, same GPU | {' | '.join(f'reference, {each}' for each in recorded)} |"]
+        lines.append(f"| --- | --- |{' --- |' * len(recorded)}")
+        times = [row["time_ms"], row["reference_ms"], *recorded.values()]
+        lines.append(f"| {' | '.join(f'{each:.4g} ms' if each else '' for each in times)} |")
     return "\n".join(lines) + "\n"

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from kernelscope.declarations import whole_numbers
-from kernelscope.host_code import for_gpu, items, types_of
+from kernelscope.host_code import DEFINE, for_gpu, items, types_of
 from kernelscope.sources import EMULATOR_HEADERS, HOST_HEADERS
 from tilewise import UserError
 
@@ -40,7 +41,8 @@ class HostLaunch:
 @dataclass(frozen=True)
 class HandIn:
     """A kernel of a hand-in: its text without comments, its own text, its parameters, its template's, the numbers of
-    the file, its launches by the host, and the options in a line `// tilewise: ...`."""
+    the file, its launches by the host, the texts of the host's variables, and the options in a line
+    `// tilewise: ...`."""
 
     name: str
     text: str
@@ -49,7 +51,51 @@ class HandIn:
     template: tuple[Parameter, ...]
     numbers: Mapping[str, int]
     launches: tuple[HostLaunch, ...]
+    variables: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def qualified(self) -> str:
+        """The kernel's name with those of the namespaces around it."""
+        around: list[str] = []
+        for m in re.finditer(r"\bnamespace\s+([\w:]+)\s*\{|[{}]", self.text[: self.text.find(self.body)]):
+            if m[0] == "}":
+                around[-1:] = []
+            else:
+                around.append(m[1] or "")
+        return "::".join([*filter(None, around), self.name])
+
+    @cached_property
+    def used(self) -> str:
+        """The kernel's text, with the macros and the GPU's functions of the file that it uses, at any depth."""
+        texts = dict(DEFINE.findall(self.text))
+        texts |= {
+            m[1]: self.text[each.begin : each.end]
+            for each in items(self.text)
+            if each.is_gpu and (m := re.search(r"\b(\w+)\s*\(", self.text[each.begin : each.end]))
+        }
+        found, words = self.body, set(re.findall(r"\w+", self.body))
+        while new := words & texts.keys():
+            found += "".join(texts.pop(name) for name in sorted(new))
+            words = set(re.findall(r"\w+", found))
+        return found
+
+    def value(self, text: str) -> int:
+        """The whole number that a text of the host's code is, by what its variables begin as; 0 if it is unknown."""
+        for _ in range(4):
+            text = re.sub(r"\b[A-Za-z_]\w*\b(?!\s*\()", lambda word: f"({self.variables.get(word[0], word[0])})", text)
+        return next(iter(whole_numbers([text], self.numbers)), 0)
+
+    @property
+    def grid(self) -> tuple[str, ...]:
+        """The extents of the grid in the last launch by the host; empty without one."""
+        return self.launches[-1].grid if self.launches else ()
+
+    def divisor(self, extent: str) -> int:
+        """The number by which the host divides a size for an extent of the grid; 0 if it is unknown."""
+        text = self.variables.get(extent, extent)
+        found = re.fullmatch(r"\w+\s*\([^,]*,([^,]*)\)", text) or re.search(r"/\s*(\([^()]*\)|[\w.]+)[^/]*$", text)
+        return self.value(re.sub(r"\.0?f?\b", "", found[1])) if found else 0
 
 
 def read_text(path: Path) -> str:
@@ -152,6 +198,14 @@ def kernels(path: Path) -> list[HandIn]:
             name, _, value_text = part.partition("=")
             value = whole_numbers([value_text], numbers) if value_text else []
             numbers |= dict.fromkeys([name.strip()], value[0]) if value else {}
+    for m in re.finditer(r"\benum\s*(?:class\s+)?\w*\s*(?::\s*\w+\s*)?\{([^}]*)\}", text):
+        after = 0
+        for part in split(m[1]):
+            name, _, value_text = part.partition("=")
+            after = next(iter(whole_numbers([value_text], numbers)), after) if value_text else after
+            numbers[name.strip()] = after
+            after += 1
+    variables = dict(_variables(text, numbers))
     found = []
     for item in (text[each.begin : each.end] for each in items(text) if each.is_gpu):
         head = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", " ", item)
@@ -165,8 +219,18 @@ def kernels(path: Path) -> list[HandIn]:
         parameters = tuple(_parameter(each, types) for each in split(kernel[2]))
         if parameters:
             launches = tuple(_launches(text, kernel[1]))
-            found.append(HandIn(kernel[1], text, item, parameters, template, numbers, launches, options))
+            found.append(HandIn(kernel[1], text, item, parameters, template, numbers, launches, variables, options))
     return found
+
+
+def _variables(text: str, numbers: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """The variables of a text that have one definition as a whole number, and its text."""
+    defined: dict[str, set[str]] = {}
+    for m in re.finditer(r"\b(?:int|unsigned|size_t|long|auto|uint)\s+(\w+\s*=[^;{}]*);", text):
+        for part in split(m[1]):
+            name, _, value = part.partition("=")
+            defined.setdefault(name.strip(), set()).add(value.strip())
+    yield from ((name, min(texts)) for name, texts in defined.items() if len(texts) == 1 and name not in numbers)
 
 
 def _parameter(text: str, types: Mapping[str, str]) -> Parameter:
@@ -192,7 +256,8 @@ def _launches(text: str, name: str) -> Iterator[HostLaunch]:
         three = []
         for part in parts[:2]:
             inline = re.fullmatch(r"dim3\s*[({](.*)[)}]", part, re.DOTALL)
-            three.append(tuple(split(inline[1]) if inline else dims.get(part, [part])))
+            extents = split(inline[1]) if inline else dims.get(part, [part])
+            three.append(tuple(_without_members(extent, dims) for extent in extents))
         yield HostLaunch(
             tuple(split(m[1] or "")),
             three[0],
@@ -200,3 +265,13 @@ def _launches(text: str, name: str) -> Iterator[HostLaunch]:
             parts[2] if len(parts) > 2 else "",
             text.count("\n", 0, m.start()) + 1,
         )
+
+
+def _without_members(text: str, dims: Mapping[str, list[str]]) -> str:
+    """A text with the numbers that members of a dim3, such as block.x, are."""
+
+    def number(member: re.Match[str]) -> str:
+        extents = [*dims.get(member[1], []), "1", "1"]
+        return extents["xyz".index(member[2])] if member[1] in dims else member[0]
+
+    return re.sub(r"\b(\w+)\.([xyz])\b", number, text)

@@ -13,7 +13,7 @@ import psutil
 
 #: Bytes of memory in use, of address space (the emulator reserves far more than it uses) and of a written file, and
 #: seconds of computing, of a hand-in's process.
-MEMORY, ADDRESSES, FILE, SECONDS = 3 << 30, 1 << 38, 64 << 20, 120
+MEMORY, ADDRESSES, FILE, SECONDS = 3 << 30, 1 << 42, 64 << 20, 120
 #: System calls of x86-64 that a kernel has no use for: sockets, processes, signals, other users' files, limits.
 DENIED = (
     *(41, 42, 43, 49, 50, 53),  # socket, connect, accept, bind, listen, socketpair

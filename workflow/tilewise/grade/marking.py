@@ -1,12 +1,14 @@
 """Mark one hand-in in this process: guess how its kernel is called, trace it, and name its mistakes."""
 
 import contextlib
+import dataclasses
 import itertools
 import json
 import math
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +19,12 @@ from kernelscope.declarations import whole_numbers
 from kernelscope.emulator import LaunchError
 from kernelscope.fault_kinds import FaultKind
 from kernelscope.faults import Fault
+from kernelscope.limits import EMULATED_LIMITS
 from kernelscope.tracer import Tracer
 from tilewise import UserError
-from tilewise.grade.handin import HandIn, HostLaunch, copy_device_code, kernels, sizes, split
+from tilewise.grade.handin import HandIn, HostLaunch, copy_device_code, kernels, plain, read_text, sizes, split
 from tilewise.grade.jail import jailed, limit_process
+from tilewise.grade.large import LargeProduct
 from tilewise.study.expressions import evaluate
 from tilewise.study.kernel import Kernel, Kind, LaunchEntry
 from tilewise.study.points import Point
@@ -31,6 +35,10 @@ from tilewise.traced.multiplication import Multiplication
 LIMIT = 15.0
 #: The shape at which the roles of parameters are tried: three sizes, of which every usual tile is a divisor.
 TRIED = (64, 32, 96)
+#: Rows or columns that a block which takes all of them covers: more than there are.
+ALL = 1 << 20
+#: How many ways to call a kernel are tried.
+MOST_TRIED = 36
 #: The size of all matrices for a kernel whose sizes are constants of its file: theirs would take minutes.
 CONSTANT = 64
 TYPES = {"float": "float", "double": "double", "int": "int32", "T": "float"}
@@ -52,14 +60,21 @@ class Call:
     flat: bool = False
     shared: int = 0
 
-    def kernel(self, hand_in: HandIn, path: Path, dtype: str) -> Kernel:
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> "Call":
+        """A call whose tuples have become lists."""
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+        return cls(**values)
+
+    def kernel(self, function: str, path: Path, dtype: str) -> Kernel:
+        """The kernel that this call launches: a function of a file, for an element type."""
         rows, columns = self.covers
         down, across = f"ceil_div(n, {rows})", f"ceil_div(m, {columns})"
         grid: tuple[str, ...] = (down, across) if self.by_rows else (across, down)
         if self.flat:
             grid = (f"ceil_div(n * m, {math.prod(self.block)})",)
         launch = LaunchEntry(
-            function=hand_in.name,
+            function=function,
             template=self.template,
             block=self.block,
             grid=grid,
@@ -68,7 +83,7 @@ class Call:
         )
         has_beta = any(isinstance(a, Mapping) for a in self.arguments)
         return Kernel(
-            hand_in.name, hand_in.name, Kind.CUDA, (dtype,), path.name, launches=(launch,), reads_c=has_beta,
+            function, function, Kind.CUDA, (dtype,), path.name, launches=(launch,), reads_c=has_beta,
             folder=path.parent,
         )  # fmt: skip
 
@@ -91,7 +106,9 @@ def choose(found: Sequence[HandIn], task: str) -> HandIn:
         products = fitting or products
     if len(products) > 1:
         words = {"naive": "naive|simple|basic|global", "tiled": "tiled|shared|tile", "multi_tile": "multi|coarse|ntb"}
+        others = "|".join(pattern for name, pattern in words.items() if name != task) if task != "multi_tile" else "$^"
         fitting = [each for each in products if re.search(words.get(task, task), each.name, re.IGNORECASE)]
+        fitting = [each for each in fitting if not re.search(others, each.name, re.IGNORECASE)] or fitting
         products = fitting or [each for each in products if re.search("mul|mm|gemm", each.name, re.I)] or products
     if not products:
         raise Question("Which kernel makes C from A and B? None takes three pointers. Correct its parameters.")
@@ -161,17 +178,21 @@ def _ask(hand_in: HandIn, why: str) -> str:
 
 def _size_of(name: str, arrays: Mapping[str, str]) -> str:
     """n, p or m if a name such as `numARows`, `wB` or `lda` says it, "?" if not."""
-    low = re.sub(r"^(?:num|n_|d_)(?=\w)", "", name.lower()) if len(name) > 2 else name.lower()
+    low = re.sub(r"^(?:num_?(?:of_?)?|n_|nr_|d_)(?=\w)", "", name.lower()) if len(name) > 2 else name.lower()
+    shapes = {"A": ("n", "p"), "B": ("p", "m"), "C": ("n", "m")}
     of = {"a": ("n", "p"), "b": ("p", "m"), "c": ("n", "m"), "m": ("n", "p"), "p": ("n", "m"), "n": ("p", "m")}
+    of |= {re.sub(r"^(?:d|dev|h|g)_", "", each.lower()): shapes[role] for each, role in arrays.items()}
+    array = "|".join(map(re.escape, of))
     for kind, pattern in ((0, "rows?|height|h"), (1, "col(?:umn)?s?|width|w|ld|stride|pitch")):
-        for form in (rf"_?([abc])_?(?:{pattern})", rf"(?:{pattern})_?(?:of_?)?([abc])", rf"([mnp])_(?:{pattern})"):
+        named = rf"({array})_(?:{pattern})", rf"(?:{pattern})_(?:of_?|in_?)?({array})"
+        for form in (*named, rf"_?([abc])_?(?:{pattern})", rf"(?:{pattern})_?(?:of_?)?([abc])"):
             if m := re.fullmatch(form, low):
                 return of[m[1]][kind]
     return "?"
 
 
 def argument_ways(
-    hand_in: HandIn, arrays: Mapping[str, str], ntb: int, tile: int
+    hand_in: HandIn, arrays: Mapping[str, str], ntb: int, tile: int, itemsize: int
 ) -> Iterator[tuple[tuple[Any, ...], bool]]:
     """The ways to call a kernel, the likeliest first, and whether all sizes are one. Raises Question for a parameter
     that has no role."""
@@ -190,7 +211,9 @@ def argument_ways(
             fixed.append({"dtype": "0.0" if beta else "1.0"})
         elif re.search(r"int|long|size_t|unsigned|short", each.type):
             known = _size_of(each.name, arrays)
-            if re.search("tile|block", each.name, re.IGNORECASE):
+            if re.search("_?sz$|bytes|smem|shared", each.name, re.IGNORECASE):
+                known = str(tile * tile * itemsize)
+            elif re.search("tile|block", each.name, re.IGNORECASE):
                 known = str(tile)
             elif re.fullmatch("ntb", each.name, re.IGNORECASE):
                 known = str(ntb)
@@ -225,27 +248,28 @@ def argument_ways(
 
 
 def constant_sizes(hand_in: HandIn) -> list[str]:
-    """The constants of the file that are the sizes of the matrices, if no parameter is one: literals of at least 32
-    that the kernel uses, but not as a size of shared memory."""
+    """The constants of the file that are the sizes of the matrices, if no parameter is one: literals that the kernel
+    uses, but not as a size of shared memory; of those below 32, which may be tiles, what rows or columns end at."""
     literal = r"[ \t]*\(?[ \t]*\d+(?:[ \t]*<<[ \t]*\d+)?[ \t]*\)?"
     shared = " ".join(re.findall(r"__shared__[^;]*;", hand_in.body))
     return [
         name
         for name, value in hand_in.numbers.items()
-        if value >= 32
-        and re.search(rf"\b{name}\b", hand_in.body)
+        if re.search(rf"\b{name}\b" if value >= 32 else rf"(?:<|>=)\s*{name}\b", hand_in.body)
         and not re.search(rf"\b{name}\b", shared)
-        and not re.search(r"tile|block|thread|bs$|ts$", name, re.IGNORECASE)
+        and not re.search(r"tile|block|thread|bs$|ts$|ntb|coarse|factor|work|wpt", name, re.IGNORECASE)
         and re.search(rf"define[ \t]+{name}{literal}[ \t]*$|\b{name}[ \t]*={literal}[ \t]*[,;]", hand_in.text, re.M)
     ]
 
 
-def _with_sizes(text: str, names: Sequence[str]) -> str:
-    """A source whose constants of these names are CONSTANT."""
-    for name in names:
-        text = re.sub(rf"(define[ \t]+{name})[ \t][^\n]*", rf"\g<1> {CONSTANT}", text)
-        text = re.sub(rf"(\b{name}[ \t]*=)[^=,;][^,;]*", rf"\g<1> {CONSTANT}", text)
-    return text
+def set_constants(folder: Path, names: Sequence[str], value: int) -> None:
+    """Give the constants of these names a value in all files of a folder."""
+    for path in (each for each in folder.rglob("*") if names and each.is_file()):
+        text = path.read_text(encoding="utf-8")
+        for name in names:
+            text = re.sub(rf"(define[ \t]+{name})[ \t][^\n]*", rf"\g<1> {value}", text)
+            text = re.sub(rf"(\b{name}[ \t]*=)[^=,;][^,;]*", rf"\g<1> {value}", text)
+        path.write_text(text, encoding="utf-8")
 
 
 def _typed(kind: str, value: str) -> Any:
@@ -293,26 +317,34 @@ def _votes(hand_in: HandIn, arrays: Mapping[str, str], names: Sequence[str]) -> 
     return votes
 
 
-def blocks_of(hand_in: HandIn, launch: HostLaunch | None, task: Mapping[str, Any]) -> list[tuple[int, ...]]:
-    """The blocks to try: what the host's code says, or the shared arrays, or else the task."""
+def blocks_of(
+    hand_in: HandIn, launch: HostLaunch | None, task: Mapping[str, Any], side: int
+) -> list[list[tuple[int, ...]]]:
+    """Alternatives, the likeliest first, each the blocks with which a kernel must be right: what the host's code says,
+    or else the template's tile `side`, the tiles of shared arrays, or the task's blocks."""
     if "block" in hand_in.options:
-        return [sizes(hand_in.options["block"])]
+        return [[sizes(hand_in.options["block"])]]
     if launch:
-        given = [whole_numbers([each], hand_in.numbers) for each in launch.block]
-        if all(given) and 0 < math.prod(each[0] for each in given) <= 1024:
-            return [tuple(each[0] for each in given)]
-    if tile := tile_of(hand_in):
-        return [(tile, tile)] if "threadIdx.y" in hand_in.body else [(tile * tile,), (tile,)]
-    given_blocks = [sizes(each) for each in task["blocks"]]
-    return given_blocks if "threadIdx.y" in hand_in.body else [(256,)]
+        given = tuple(hand_in.value(each) for each in launch.block)
+        if 0 < math.prod(given) <= 1024:
+            return [[given]]
+    sides = [side] if side else tiles_of(hand_in)
+    if "threadIdx.y" in hand_in.used:
+        return [[(each, each)] for each in sides] or [[sizes(each) for each in task["blocks"]]]
+    return [[(number,)] for each in sides for number in (each * each, each)] or [[(256,)]]
 
 
-def tile_of(hand_in: HandIn) -> int:
-    """The width of the kernel's tile, from a shared array or from a number of the file that it uses; 0 without one."""
-    for m in re.finditer(r"__shared__[^;]*?\[([^\]]+)\]\s*\[([^\]]+)\]", hand_in.body):
-        for each in (m[1], m[2]):
-            if (value := whole_numbers([each], hand_in.numbers)) and 2 <= value[0] <= 32:
-                return value[0]
+def tiles_of(hand_in: HandIn) -> list[int]:
+    """Widths that the kernel's tile may have, the likeliest first: of shared arrays, or else numbers of the file that
+    it uses."""
+    shared = " ".join(re.findall(r"__shared__([^;]*);", hand_in.body))
+    extents = [
+        next(iter(whole_numbers([each], hand_in.numbers)), 0)
+        for m in re.finditer(r"\[([^\]]+)\]\s*\[([^\]]+)\](?!\s*\[)", shared)
+        for each in m.groups()
+    ]
+    if found := [each for each, _ in Counter(extents).most_common() if 2 <= each <= 32]:
+        return found
     used = [
         value
         for name, value in hand_in.numbers.items()
@@ -320,49 +352,82 @@ def tile_of(hand_in: HandIn) -> int:
     ]
     own = set(re.findall(r"\w+", hand_in.body)) & set(hand_in.numbers)
     used += [hand_in.numbers[name] for name in sorted(own) if _TILE.search(name) and 2 <= hand_in.numbers[name] <= 32]
-    return used[0] if used else 0
+    return used[:1]
+
+
+def template_of(hand_in: HandIn, launch: HostLaunch | None, ntb: int) -> tuple[list[str], int, int]:
+    """The arguments of a kernel's template, the width of the tile among them, or 0, and its tiles per block, or 0."""
+    given = [hand_in.value(each) for each in launch.template] if launch else []
+    arguments, side, coarse = [], 0, 0
+    for place, each in enumerate(hand_in.template):
+        if each.type in ("typename", "class") or not each.type:
+            arguments.append("dtype")
+            continue
+        is_ntb = _NTB.search(each.name) and not re.search("tile_?(?:size|w)|^tile$", each.name, re.IGNORECASE)
+        value = next(iter(given[place : place + 1]), 0) or (ntb if is_ntb else 16)
+        arguments.append(str(value))
+        if is_ntb:
+            coarse = value
+        elif 2 <= value <= 32:
+            side = side or value
+    return arguments, side, coarse
+
+
+def coverings(hand_in: HandIn, block: tuple[int, ...], coarse: int) -> Iterator[tuple[tuple[int, int], bool, bool]]:
+    """What a block may cover, the likeliest first: its rows and columns of C, whether the grid's x runs over rows, and
+    whether blocks are counted through all of C."""
+    if "blockIdx" not in hand_in.used:
+        yield (ALL, ALL), False, False
+        return
+    x, y = (*block, 1)[:2]
+    is_grid_flat = "blockIdx.y" not in hand_in.used
+    across, down = [*map(hand_in.divisor, hand_in.grid), 0, 0][:2]
+    if across and down and not is_grid_flat:
+        yield from (((down, across), False, False), ((across, down), True, False))
+    if y > 1:
+        yield from (((y, x), False, False), ((x, y), True, False))
+        if coarse > 1:
+            yield from (((y, x * coarse), False, False), ((y * coarse, x), False, False))
+        yield (y, x), True, False
+        return
+    side = math.isqrt(x)
+    if is_grid_flat:
+        yield (1, 1), False, True
+        yield from (
+            ((1, ALL), True, False),
+            ((x, ALL), True, False),
+            ((ALL, x), False, False),
+            ((ALL, 1), False, False),
+        )
+        return
+    if side**2 == x:
+        yield from (((side, side), False, False), ((side, side), True, False))
+    yield from (((1, x), False, False), ((1, x), True, False), ((x, 1), True, False))
 
 
 def calls(hand_in: HandIn, arrays: Mapping[str, str], task: Mapping[str, Any], dtype: str) -> Iterator[list[Call]]:
     """Ways to call a kernel, the likeliest first; each is a list with a call per block."""
     launch = hand_in.launches[-1] if hand_in.launches else None
-    blocks = blocks_of(hand_in, launch, task)
-    tile, ntb = tile_of(hand_in) or 16, task.get("ntb", 2)
-    template: list[str] = []
-    given = [whole_numbers([each], hand_in.numbers) for each in launch.template] if launch else []
-    for place, each in enumerate(hand_in.template):
-        if each.type in ("typename", "class") or not each.type:
-            template.append("dtype")
-        elif place < len(given) and given[place]:
-            template.append(str(given[place][0]))
-        else:
-            template.append(
-                str(ntb if _NTB.search(each.name) and not re.search("tile_?(?:size|w)|^tile$", each.name, re.I) else 16)
-            )
-            if not _NTB.search(each.name):
-                blocks = [(16, 16)] if "threadIdx.y" in hand_in.body else [(256,)]
-    coarse = next((hand_in.numbers[w] for w in hand_in.numbers if _NTB.search(w) and w in hand_in.body
-                   and 2 <= hand_in.numbers[w] <= 16 and not _TILE.fullmatch(w)), 1)  # fmt: skip
-    if any(_NTB.search(each.name) for each in (*hand_in.template, *hand_in.parameters)):
+    ntb, itemsize = task.get("ntb", 2), PRECISIONS[dtype].itemsize
+    template, side, coarse = template_of(hand_in, launch, ntb)
+    if any(_NTB.search(each.name) for each in hand_in.parameters):
         coarse = ntb
-    for (arguments, equal), way in itertools.product(argument_ways(hand_in, arrays, ntb, tile), range(6)):
-        made = []
-        for block in blocks:
-            x, y = (*block, 1)[:2]
-            flat = len(block) == 1 or y == 1
-            side = math.isqrt(x) if flat and math.isqrt(x) ** 2 == x else x
-            rows, columns = (side, side) if flat else (y, x)
-            covers = {1: (columns, rows), 3: (rows, columns * coarse), 4: (rows * coarse, columns)}.get(
-                way, (rows, columns)
-            )
-            shared = 4 * 1024 * PRECISIONS[dtype].itemsize if "extern" in hand_in.body else 0
-            made.append(
-                Call(arguments, equal, tuple(template), block, covers, way in (1, 5), flat and way == 2, shared)
-            )
-        is_flat = len(blocks[0]) == 1 or blocks[0][1] == 1
-        if (way == 2 and not is_flat) or (way in (3, 4) and coarse == 1):
-            continue
-        yield made
+    named = (
+        value
+        for name, value in hand_in.numbers.items()
+        if _NTB.search(name) and name in hand_in.body and 2 <= value <= 16 and not _TILE.fullmatch(name)
+    )
+    coarse = coarse or next(named, 1)
+    shared = 4 * 1024 * itemsize if "extern" in hand_in.body else 0
+    alternatives = blocks_of(hand_in, launch, task, side)
+    tile = next(iter(tiles_of(hand_in)), 16)
+    for arguments, equal in argument_ways(hand_in, arrays, ntb, tile, itemsize):
+        for blocks in alternatives:
+            for each in zip(*(coverings(hand_in, block, coarse) for block in blocks), strict=False):
+                yield [
+                    Call(arguments, equal, tuple(template), block, covers, by_rows, flat, shared)
+                    for block, (covers, by_rows, flat) in zip(blocks, each, strict=True)
+                ]
 
 
 # ---- What is found --------------------------------------------------------------------------------------------------
@@ -379,7 +444,7 @@ class Marker:
 
     def build(self, call: Call) -> Path:
         """The library of a call's instance, built once."""
-        kernel = call.kernel(self.hand_in, self.path, self.dtype)
+        kernel = call.kernel(self.hand_in.qualified, self.path, self.dtype)
         [instance] = kernel.plan(self.point((16, 16, 16), call)).instances
         target = self.path.parent / f"{abs(hash(instance))}.so"
         if not target.exists():
@@ -390,15 +455,38 @@ class Marker:
         n, p, m = (self.size or shape[0],) * 3 if call.equal else shape
         return Point("grade", self.hand_in.name, self.dtype, n, p, m, ())
 
+    def tracer(self, call: Call, limit: float) -> tuple[Tracer, Kernel]:
+        """A tracer whose launches run in the jail, and the kernel of a call."""
+        kernel = call.kernel(self.hand_in.qualified, self.path, self.dtype)
+        tracer = Tracer(self.build(call), kernel, limit, "the time of a hand-in")
+        tracer.emulator.launch = jailed(tracer.emulator.launch)  # type: ignore[method-assign]
+        return tracer, kernel
+
     def trace(self, call: Call, shape: Sequence[int], limit: float = LIMIT) -> tuple[dict[str, Any], list[Fault]]:
         """The counts and the faults of a call at a shape, run in the jail; beside faults the remark that threads had
         ended at a barrier, which explains them."""
-        kernel = call.kernel(self.hand_in, self.path, self.dtype)
-        tracer = Tracer(self.build(call), kernel, limit, "the time of a hand-in")
-        tracer.emulator.launch = jailed(tracer.emulator.launch)  # type: ignore[method-assign]
+        tracer, kernel = self.tracer(call, limit)
         row, faults = tracer.trace(Multiplication(kernel, self.point(shape, call)))
         wrong = [fault for fault in faults if not fault.is_remark]
         return row, wrong and [*(fault for fault in faults if fault.kind == FaultKind.ENDED), *wrong]
+
+    def trace_ends(self, call: Call, shape: Sequence[int]) -> Fault | None:
+        """The first fault of the first and the last blocks at a shape beyond the memory; None if there is none, if the
+        time does not suffice, or if these blocks do not compute the first and the last element of C."""
+        small = [3 * 64 + size % 64 for size in shape]
+        for blocks in (1, 4):
+            found = self._faults_of_ends(call, shape, blocks)
+            if not any(fault.kind == FaultKind.INCORRECT for fault in found):
+                return found[0] if found else None
+            if not self._faults_of_ends(call, small, blocks):
+                return found[0]
+        return None
+
+    def _faults_of_ends(self, call: Call, shape: Sequence[int], blocks: int) -> list[Fault]:
+        tracer, kernel = self.tracer(call, LIMIT)
+        program = LargeProduct(kernel, self.point(shape, call))
+        found = tracer.run_blocks(program, program.end_blocks(blocks))
+        return [] if (tracer.emulator.stopped() or [""])[0] == "time" else found
 
 
 def mark(path: Path, root: Path, task_name: str, task: Mapping[str, Any], naive: Mapping[str, int]) -> dict[str, Any]:
@@ -406,7 +494,12 @@ def mark(path: Path, root: Path, task_name: str, task: Mapping[str, Any], naive:
     work = Path.cwd()
     copy_device_code(path, root, work)
     copied = work / path.resolve().relative_to(root.resolve())
-    hand_in = choose(kernels(path), task_name)
+    found = kernels(path)
+    if not found and (named := re.search(r"__global__\s+void\s+(\w+)", plain(read_text(path)))):
+        # It may have errors that hide where the kernel begins or ends: the compiler names them.
+        kernel = Call((), False, (), (16, 16), (16, 16)).kernel(named[1], copied, "float")
+        build_traced(kernel, [named[1]], work / "kernel.so")
+    hand_in = choose(found, task_name)
     findings: dict[str, Any] = {"kernel": hand_in.name, "mistakes": []}
     arrays = arrays_of(hand_in)
     kinds = {each.type for each in hand_in.parameters if each.pointer} or {
@@ -420,14 +513,15 @@ def mark(path: Path, root: Path, task_name: str, task: Mapping[str, Any], naive:
     if not dtype:
         raise Question(f"What is the element type {', '.join(sorted(kinds))}? Use float, double or int.")
     marker = Marker(hand_in, copied, dtype)
-    has_numbers = any(re.search(r"int|long|size_t|unsigned|short", each.type) for each in hand_in.parameters)
+    numbers = (each.type for each in hand_in.parameters if not each.pointer)
+    has_numbers = any(re.search(r"int|long|size_t|unsigned|short", kind) for kind in numbers)
     is_open = not has_numbers and not _structs(hand_in) and "arguments" not in hand_in.options
-    if is_open and (names := constant_sizes(hand_in)):
+    constants = constant_sizes(hand_in) if is_open else []
+    if constants:
         marker.size = CONSTANT
-        for each in (file for file in work.rglob("*") if file.is_file()):
-            each.write_text(_with_sizes(each.read_text(), names))
+        set_constants(work, constants, CONSTANT)
     best: tuple[float, list[Call]] | None = None
-    for made in itertools.islice(calls(hand_in, arrays, task, dtype), 24):
+    for made in itertools.islice(calls(hand_in, arrays, task, dtype), MOST_TRIED):
         try:
             _, faults = marker.trace(made[-1], TRIED if not made[-1].equal else (64,), 5.0)
         except LaunchError as error:
@@ -447,7 +541,8 @@ def mark(path: Path, root: Path, task_name: str, task: Mapping[str, Any], naive:
         if findings["mistakes"]:
             break
     static_mistakes(findings, hand_in)
-    return findings
+    called = {"function": hand_in.qualified, "dtype": dtype, "constants": constants, "equal": best[1][0].equal}
+    return findings | called | {"calls": [dataclasses.asdict(call) for call in best[1]]}
 
 
 def _share(text: str) -> float:
@@ -481,6 +576,9 @@ def examine(findings: dict[str, Any], marker: Marker, call: Call, task: Mapping[
             if not evaluate(condition, names):
                 add(findings, name, None, f"{condition} does not hold")
                 break
+    has_largest = "largest" in task and not findings["mistakes"] and not marker.size
+    if has_largest and (fault := marker.trace_ends(call, sizes(task["largest"]))):
+        add(findings, "overflow", fault.line or _start(marker.hand_in), f"At {task['largest']}, {fault.text}.")
 
 
 def add(findings: dict[str, Any], name: str, line: int | None, words: str) -> None:
@@ -506,17 +604,18 @@ def add_faults(
         add(findings, "hangs", fault.line, fault.text)
         return
     if fault := first(FaultKind.ENDED):
-        add(findings, "early_return", fault.line, fault.text)
+        before = "\n".join(lines[_start(hand_in) - 1 : fault.line])
+        name = "early_return" if re.search(r"\breturn\b", before) else "barrier_in_condition"
+        add(findings, name, fault.line, fault.text)
         return
     if fault := first(FaultKind.DIVERGENCE):
         add(findings, "barrier_in_condition", fault.line, fault.text)
         return
     unwritten = first(FaultKind.UNINITIALISED, r"no thread of the block")
-    if unwritten and any(f.kind == FaultKind.UNINITIALISED and "of the block" in f.text for f in even):
-        tile = tile_of(hand_in)
-        if tile and tile * tile > threads:
-            add(findings, "shared_larger_than_block", unwritten.line, unwritten.text)
-            return
+    is_larger = any(tile * tile > threads for tile in tiles_of(hand_in)[:1])
+    if unwritten and is_larger and any(f.kind == FaultKind.UNINITIALISED and "of the block" in f.text for f in even):
+        add(findings, "shared_larger_than_block", unwritten.line, unwritten.text)
+        return
     races = [f for f in everything if f.kind == FaultKind.RACE and "shared memory" in f.text]
     for fault in races:
         for name in _barriers(fault, lines):
@@ -525,6 +624,8 @@ def add_faults(
         return
     if fault := first(FaultKind.UNINITIALISED, r" reads C\["):
         add(findings, "uninitialised_sum", fault.line, fault.text)
+        if race := next((f for f in even if f.kind == FaultKind.RACE), None):
+            add(findings, "race", race.line, race.text)
         return
     sum_line = _unset_sum(hand_in)
     if kinds & {FaultKind.INCORRECT, FaultKind.ORDER} and sum_line and even:
@@ -585,12 +686,14 @@ def _barriers(fault: Fault, lines: Sequence[str]) -> list[str]:
 
 
 def _unset_sum(hand_in: HandIn) -> int | None:
-    """The line of a number that is added to and was declared without a value."""
-    for m in re.finditer(r"^[ \t]*(?:float|double|int|T|\w+)\s+(\w+)\s*;", hand_in.body, re.MULTILINE):
-        rest = hand_in.body[m.end() :]
-        use = re.search(rf"\b{m[1]}\s*(\+=|=(?!=)\s*([^;]*))", rest)
-        if use and (use[1] == "+=" or re.search(rf"\b{m[1]}\b", use[2] or "")):
-            return _start(hand_in) + hand_in.body.count("\n", 0, m.start(1))
+    """The line of a number, or of an array of numbers, that is added to and was declared without a value."""
+    for m in re.finditer(r"^[ \t]*(?:float|double|int|T|\w+)\s+(\w[^;(){}]*);", hand_in.body, re.MULTILINE):
+        for declared in split(m[1]):
+            name = re.fullmatch(r"(\w+)\s*(?:\[[^\]]*\]\s*)*", declared)
+            rest = hand_in.body[m.end() :]
+            use = name and re.search(rf"\b{name[1]}\s*(?:\[[^\]]*\]\s*)*(\+=|=(?!=)\s*([^;]*))", rest)
+            if name and use and (use[1] == "+=" or re.search(rf"\b{name[1]}\b", use[2] or "")):
+                return _start(hand_in) + hand_in.body.count("\n", 0, m.start(1))
     return None
 
 
@@ -629,22 +732,22 @@ def _divides_tiles(hand_in: HandIn) -> int | None:
 
 
 def static_mistakes(findings: dict[str, Any], hand_in: HandIn) -> None:
-    """Add what the launch in the host's code shows: a grid that is not rounded up."""
+    """Add what the launch in the host's code shows: a block of too many threads, a grid that is not rounded up."""
+    most = EMULATED_LIMITS["max_threads_per_block"]
     for launch in hand_in.launches:
+        threads = math.prod(hand_in.value(each) for each in launch.block)
+        if threads > most:
+            words = f"A block has {threads} threads; a GPU allows {most}."
+            add(findings, "launch_refused", launch.line, words)
+            return
         for each in launch.grid:
-            text = re.sub(r"\(\s*(?:float|double)\s*\)", "1.0*", each)
+            text = hand_in.variables.get(each, each)
+            text = re.sub(r"\(\s*(?:float|double)\s*\)", "1.0*", text)
             m = re.fullmatch(r"\(*\s*(?:\(int\)\s*)?(?:ceil\w*\s*\(\s*)?(\w+)\s*/\s*(\w+(?:\.[xy])?)[\s)]*", text)
             if not m or m[1] == "1":
                 continue
-            size, tile = (whole_numbers([word], hand_in.numbers) or [0] for word in (m[1], m[2]))
-            if m[1] not in hand_in.numbers and (
-                local := re.search(
-                    rf"\bint\s+(?:\w+\s*=\s*\d+\s*,\s*)*{m[1]}\s*=\s*(\d+(?:\s*<<\s*\d+)?)", hand_in.text
-                )
-            ):
-                base, _, shift = local[1].partition("<<")
-                size = [int(base) << min(int(shift or 0), 40)]
-            if size[0] and tile[0] and size[0] % tile[0] == 0:
+            size, tile = map(hand_in.value, m.groups())
+            if size and tile and size % tile == 0:
                 continue
             add(findings, "grid_division", launch.line, each)
             return
@@ -663,7 +766,9 @@ def main() -> None:
             findings = mark(Path(given["file"]), Path(given["root"]), given["name"], given["task"], given["naive"])
     except Question as error:
         findings = {"mistakes": [{"name": "question", "line": None, "words": str(error)}]}
-    except (UserError, LaunchError) as error:
+    except LaunchError as error:
+        findings = {"mistakes": [{"name": "launch_refused", "line": None, "words": str(error)}]}
+    except UserError as error:
         line = re.search(r":(\d+):", str(error))
         is_ours = re.search(r"hand-in|is empty|plain file", str(error))
         name = "refused" if is_ours else "does_not_compile"

@@ -221,6 +221,20 @@ class Tracer:
             self._run_in_some_order(program, arrays, ASCENDING, Watching())
             return program.results(arrays) if self.ended else {}
 
+    def run_blocks(self, program: Program, blocks: Sequence[Three]) -> list[Fault]:
+        """The accesses out of bounds, as Faults, of one run of some blocks of a program that may be larger than the
+        memory; else its wrong result. What the program does not fill is zero and takes no memory.
+        """
+        self.emulator.seconds_left = self.limit or None
+        with self._allocated(program) as arrays:
+            program.fill(arrays)
+            self._run(program, arrays, ASCENDING, Watching(watching=False, stop=True), blocks)
+            if stopped := self._stopped(program):
+                return [stopped[1]]
+            faults = [fault for fault in self._faults(program) if not fault.is_remark]
+            wrong = "" if faults else program.wrong(program.results(arrays))
+            return [Fault(program.kind, display_path(self.source.path), None, wrong)] if wrong else faults
+
     def count(self, program: Program, kinds: Mapping[Three, int]) -> Row:
         """The row of a program by one block of each of its `kinds`, a dict from the block to their number; by all
         blocks without them."""
