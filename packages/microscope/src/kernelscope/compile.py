@@ -226,12 +226,14 @@ def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequ
             for place, sign in ((PACKAGE, cpp.ANYWHERE), (Path.cwd(), cpp.HERE)):
                 text = re.sub(rf'^(# \d+ "){re.escape(str(place))}/', rf"\1{sign}/", text, flags=re.MULTILINE)
             rounds = loops.count_rounds if watched and loops.BARRIER.search(text) else str
+            # Products read their registers later: another variable must not lie there then.
+            kept = ["-fstack-reuse=none"] if "wgmma." in text else []
             ways = [rounds(arithmetic.as_on_a_gpu(text, cpp.ANYWHERE)), rounds(text), text]
             for way in dict.fromkeys(ways):
                 source.write_text(ptx.rewrite(way, own=["<stdin>"]) if has_ptx else way, encoding="utf-8")
                 # What tree-sitter has misread is compiled as it is.
                 try:
-                    run_compiler([*own, *_dumped(flags, dump), "-fpreprocessed", "-c", source, "-o", compiled])
+                    run_compiler([*own, *kept, *_dumped(flags, dump), "-fpreprocessed", "-c", source, "-o", compiled])
                     break
                 except UserError as error:
                     if way == text or isinstance(error, MachineError):
@@ -403,14 +405,15 @@ def _wrapper(kernel: CudaFile, instances: Sequence[str], read: Declarations) -> 
 
 def _attributes(read: Declarations, instances: Sequence[str]) -> dict[str, dict[str, list[int]]]:
     """What instances say of their launches, as far as it is arithmetic over numbers and their templates: the blocks of
-    a `cluster` along x, y, z, and `bounds`, the first of which is the most threads of a block."""
+    a `cluster` along x, y, z, `bounds`, of which the first are the most threads of a block and the least blocks of a
+    multiprocessor, and the `registers` of a thread."""
     found: dict[str, dict[str, list[int]]] = {}
     for instance in instances:
         name, _, arguments = instance.partition("<")
         if function := read.functions.get(name):
             values = dict(zip((each.name for each in function.template), arguments.rstrip(">").split(",")))
             numbers = {key: value for key, text in values.items() for value in whole_numbers([text], read.numbers)}
-            says = {"cluster": function.cluster, "bounds": function.bounds}
+            says = {"cluster": function.cluster, "bounds": function.bounds, "registers": function.registers}
             known = {key: whole_numbers(said, {**read.numbers, **numbers}) for key, said in says.items()}
             found[instance] = {key: value for key, value in known.items() if value}
     return found

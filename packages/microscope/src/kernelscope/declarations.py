@@ -37,7 +37,7 @@ _WORDS = "".join(
     [f"#undef {word}\n#define {word} __attribute__(({word}))\n" for word in SPACES]
     + [
         f"#undef {word}\n#define {word}(...) __attribute__(({word}(__VA_ARGS__)))\n"
-        for word in ("__launch_bounds__", "__cluster_dims__", "alignas")
+        for word in ("__launch_bounds__", "__cluster_dims__", "__maxnreg__", "alignas")
     ]
 )
 _LITERALS = ("number_literal", "char_literal", "true", "false", "null")
@@ -60,14 +60,15 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Function:
-    """A __global__ function with its namespaces (`ns::mine`), and the arguments of its __cluster_dims__ and
-    __launch_bounds__, if any."""
+    """A __global__ function with its namespaces (`ns::mine`), and the arguments of its __cluster_dims__, __launch_bounds__
+    and __maxnreg__, if any."""
 
     name: str
     template: tuple[Parameter, ...]
     parameters: tuple[Parameter, ...]
     cluster: tuple[str, ...]
     bounds: tuple[str, ...]
+    registers: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -381,6 +382,7 @@ def _function(node: Node, declarator: Node) -> Function:
         _parameters(next(each for each in nested_declarators(declarator) if each.type == "function_declarator")),
         says.get("__cluster_dims__", ()),
         says.get("__launch_bounds__", ()),
+        says.get("__maxnreg__", ()),
     )
 
 

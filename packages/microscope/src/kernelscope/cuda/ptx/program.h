@@ -46,8 +46,7 @@ struct Frame {
     const Source* source;
     const void* pc;
     std::size_t next;
-    const Place* places;  // of the first operands; null if they are copied
-    unsigned place_count;
+    const Place* places;  // of the operands, in a statement with wgmma; else null
 };
 using Run = void (*)(const Instruction&, Frame&);
 

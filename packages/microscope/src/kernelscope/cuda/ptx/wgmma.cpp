@@ -150,10 +150,11 @@ void run_wgmma(const Instruction& i, Frame& f)
         ++mine.started;
         mine.last = {f.source, f.pc};
     }
-    for (const Operand& sum : i.operands[0].parts)
-        if (sum.kind == Operand::slot && unsigned(sum.index) < f.place_count)
-            watch::sum_begins(f.places[sum.index].at, f.places[sum.index].bytes,
-                              products[thread_number() / 32].groups.size(), f.pc);
+    for (unsigned k = 0; k < 2; ++k)  // the sums, and A if it is a list
+        for (const Operand& each : i.operands[k].parts)
+            if (each.kind == Operand::slot && unsigned(each.index) < f.count && f.places)
+                watch::product_begins(f.places[each.index].at, f.places[each.index].bytes,
+                                      products[thread_number() / 32].groups.size(), f.pc, k == 1);
 }
 static void act_nothing(void* const*, unsigned) {}
 static void act_wgmma_commit(void* const*, unsigned)
@@ -164,7 +165,11 @@ static void act_wgmma_commit(void* const*, unsigned)
 }
 void run_wgmma_commit(const Instruction& i, Frame& f) { all_lanes(i, f, act_wgmma_commit); }
 static void act_wgmma_fence(void* const*, unsigned) { products[thread_number() / 32].fenced = true; }
-void run_wgmma_fence(const Instruction& i, Frame& f) { all_lanes(i, f, act_wgmma_fence); }
+void run_wgmma_fence(const Instruction& i, Frame& f)
+{
+    all_lanes(i, f, act_wgmma_fence);
+    watch::registers_fenced();
+}
 // A product is one operation of four warps: that a group of them is done for one warp says that it is done for all.
 void run_wgmma_wait(const Instruction& i, Frame& f)
 {
@@ -178,7 +183,7 @@ void run_wgmma_wait(const Instruction& i, Frame& f)
         while (products[w].groups.size() < wanted)
             sleep_for(&products[w], why, w % (block_threads() / 32), f.source->file, f.source->line, f.pc);
     all_lanes(i, f, act_nothing);
-    watch::sums_end(wanted);
+    watch::products_end(wanted);
     for (unsigned w = first; wanted && w < std::min<std::size_t>(first + 4, products.size()); ++w)
         watch::learn(wgmma_of_warp + w, products[w].groups[wanted - 1]);
 }
