@@ -356,6 +356,8 @@ def _about_kernel(message: str, kernel: CudaFile, instances: Sequence[str], sour
         return f"{where}: '{hidden[1]}' is not defined; NVRTC does not define it either{remedy}"
     if unknown := re.match(rf"'({_CUDAS_OWN})' (?:was not declared|is not a member of|does not name a type)", what):
         return f"{where}: the emulator has no '{unknown[1]}'; if it is a name of CUDA's, only a GPU runs this kernel"
+    if re.match(r"'cuda(?:GridDep|TriggerProg)\w+' was not declared", what):
+        return f"{where}: {what}; include <cuda_device_runtime_api.h>: NVRTC does not define it without, either"
     if lacking := re.search(r"declared with attribute error: (the emulator .*?)(?: \[-W|$)", what):
         return f"{where}: {lacking[1]}"
     if not where.startswith((str(source), "<stdin>")):

@@ -238,8 +238,7 @@ void run_setmaxnreg(const Instruction& i, Frame& f)
     r.origin = {f.source, f.pc};
     all_lanes(i, f, act_setmaxnreg);
     const Why why = [](const void* o, std::uint64_t wanted) {
-        return std::to_string(wanted) +
-               " registers per thread, of which the block has no more: its warps hold " +
+        return std::to_string(wanted) + " registers per thread, of which the block has no more: its warps hold " +
                std::to_string(static_cast<const Registers*>(o)->held()) + " of the " +
                std::to_string(registers_at_start * block_threads()) + " that it has since its start";
     };

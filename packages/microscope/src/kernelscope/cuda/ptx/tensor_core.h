@@ -3,12 +3,11 @@
 //
 // An instruction of short numbers is one fused sum: products are exact, each is cut towards zero to 25 fractional bits
 // below the largest exponent among the products and C, the sum of what is left is exact, and the result is cut to a
-// float towards zero. Of the sums kept as half, for which there is no model, the last step here rounds to the nearest
-// half.
+// float towards zero. wgmma of FP8 keeps 13 bits instead of 25, also of the result. Of the sums kept as half, for which
+// there is no model, the last step here rounds to the nearest half.
 #pragma once
 
-#include "../include/cuda_bf16.h"
-#include "../include/cuda_fp16.h"
+#include "../include/cuda_fp8.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,10 +18,14 @@
 namespace emulator {
 
 /// How an operand is stored, and the bits of its fraction that count.
-enum class Short { half, bfloat16, tf32 };
-constexpr int fraction_bits(Short kind) { return kind == Short::bfloat16 ? 7 : 10; }
+enum class Short { half, bfloat16, tf32, e4m3, e5m2 };
+constexpr int fraction_bits(Short kind)
+{
+    return kind == Short::bfloat16 ? 7 : kind == Short::e4m3 ? 3 : kind == Short::e5m2 ? 2 : 10;
+}
 
-constexpr int most_depth = 16, most_columns = 256;
+constexpr int kept_bits = 25, kept_of_fp8 = 13;
+constexpr int most_depth = 32, most_columns = 256;
 
 /// significand * 2^(exponent - fraction_bits); or, if it is not finite, `special`.
 struct Element {
@@ -40,6 +43,15 @@ inline Element element_of(Short kind, std::uint32_t bits)
         if (exponent == 31) return {0, -126, value, true};
         if (exponent) return {sign * (mantissa | 0x400), exponent - 15, value, false};
         return {sign * mantissa, mantissa ? -14 : -126, value, false};
+    }
+    if (kind == Short::e4m3 || kind == Short::e5m2) {
+        const bool is_e4m3 = kind == Short::e4m3;
+        const int fraction = fraction_bits(kind), bias = is_e4m3 ? 7 : 15, sign = bits & 0x80 ? -1 : 1;
+        const int exponent = (bits & 0x7f) >> fraction, mantissa = bits & ((1 << fraction) - 1);
+        value = float_of_fp8(bits, is_e4m3);
+        if (!std::isfinite(value)) return {0, -126, value, true};
+        if (exponent) return {sign * (mantissa | 1 << fraction), exponent - bias, value, false};
+        return {sign * mantissa, mantissa ? 1 - bias : -126, value, false};
     }
     const int drop = kind == Short::bfloat16 ? 16 : 13, fraction = 23 - drop;
     if (kind == Short::bfloat16) bits <<= 16;
@@ -59,7 +71,8 @@ struct Row {
 };
 struct Columns {
     int count, depth;
-    Short kind;
+    Short kind, kind_of_rows;
+    int kept = kept_bits;  // bits below the largest exponent
     bool special;
     alignas(32) int significand[most_depth][most_columns];
     alignas(32) int exponent[most_depth][most_columns];
@@ -83,8 +96,6 @@ inline void set(Row& row, int k, Short kind, std::uint32_t bits, bool negated = 
     row.zero &= e.significand == 0;
     row.special |= e.special;
 }
-
-constexpr int kept_bits = 25;
 
 /// Towards zero, to 24 bits or what a subnormal number has.
 inline float cut_to_float(double x)
@@ -112,7 +123,7 @@ inline float round_to_half(double x)
 EMULATOR_VECTORISED inline void multiply_row(const Row& a, const Columns& b, float* c, bool to_half)
 {
     constexpr int width = 64;
-    const int left = kept_bits - 2 * fraction_bits(b.kind);
+    const int kept = b.kept, left = kept - fraction_bits(b.kind_of_rows) - fraction_bits(b.kind);
     alignas(32) int largest[width], even[width], odd[width];
     for (int first = 0; first < b.count; first += width) {
         const int n = std::min(width, b.count - first);
@@ -146,11 +157,13 @@ EMULATOR_VECTORISED inline void multiply_row(const Row& a, const Columns& b, flo
             const int exponent = bits >> 23 & 0xff;
             const std::uint32_t mantissa = exponent ? (bits & 0x7fffff) | 0x800000 : bits & 0x7fffff;
             const int away = std::min(largest[j] - std::max(exponent - 127, -126), 31);
-            const std::int64_t cut = mantissa << (kept_bits - 23) >> away;
+            const std::int64_t cut = (kept < 23 ? mantissa >> (23 - kept) : mantissa << (kept - 23)) >> away;
             const std::int64_t total = std::int64_t(even[j]) + odd[j] + (bits >> 31 ? -cut : cut);
-            const double unit = bits_of<double>(static_cast<std::uint64_t>(1023 + largest[j] - kept_bits) << 52);
+            const double unit = bits_of<double>(static_cast<std::uint64_t>(1023 + largest[j] - kept) << 52);
             const double exact = static_cast<double>(total) * unit;
             c[first + j] = to_half ? round_to_half(exact) : cut_to_float(exact);
+            if (kept < 23 && !to_half)
+                c[first + j] = bits_of<float>(bits_of<std::uint32_t>(c[first + j]) & ~0u << (23 - kept));
         }
     }
 }

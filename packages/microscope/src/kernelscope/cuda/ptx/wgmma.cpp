@@ -85,7 +85,7 @@ static void act_wgmma(void* const* records, unsigned lanes)
     if (!is_whole(records, lanes)) return;
     const Instruction& i = *lane_of(records, 0).instruction;
     Frame& first = *lane_of(records, 0).frame;
-    const unsigned size = i.type.kind == 't' ? 4 : 2, depth = i.depth, count = i.columns;
+    const unsigned size = i.type.bytes(), depth = i.depth, count = i.columns;
     const Operand &d = i.operands[0], &a = i.operands[1], &b = i.operands[2];
     check_fence(first);
     const bool accumulate = i.operands.size() > 3 ? get(i.operands[3], first) : true;
@@ -95,13 +95,13 @@ static void act_wgmma(void* const* records, unsigned lanes)
     const bool minus_a = option(4) == -1, minus_b = option(5) == -1;
     const bool from_registers = a.kind == Operand::list;
     const bool a_across = !from_registers && option(6) == 1, b_across = option(from_registers ? 6 : 7) == 1;
-    clear(count, depth, short_of(i.type));
+    clear(count, depth, short_of(i.type), short_of(i.from), size == 1 ? kept_of_fp8 : kept_bits);
     if (from_registers) {
         for (unsigned lane = 0; lane < 32; ++lane)
             take_rows(a, *lane_of(records, lane).frame, lane, i.type, depth, minus_a);
     } else {
         read(Layout(get(a, first), a_across, size), thread_in_block() / 32 % 4 * 16, 16, depth, first,
-             [&](unsigned line, unsigned k, std::uint32_t v) { set(rows[line], k, columns.kind, v, minus_a); });
+             [&](unsigned line, unsigned k, std::uint32_t v) { set(rows[line], k, columns.kind_of_rows, v, minus_a); });
     }
     read(Layout(get(b, first), b_across, size), 0, count, depth, first,
          [&](unsigned line, unsigned k, std::uint32_t v) { columns.set(k, line, v, minus_b); });

@@ -188,7 +188,7 @@ void product_begins(const void* address, unsigned bytes, unsigned group, const v
     }
     const auto since = touched.find(running);
     if (since == touched.end()) return;
-    if (const auto touch = since->second.find(at & -register_bytes); 
+    if (const auto touch = since->second.find(at & -register_bytes);
         touch != since->second.end() && (touch->second.write || !is_read)) {
         const Access access{at, bytes, touch->second.write, touch->second.pc, shared, -1, at};
         report_beside(Kind::asynchrony, access, Case::unfenced_register, number_of(pc) - 1);
