@@ -64,6 +64,13 @@ def test_pairs_by_ptx_are_those_of_the_header(library):
     assert np.array_equal(two[:, 0].copy().view(SHORT).astype(np.float32), back[:, 0].ravel().astype(np.float32))
 
 
+def test_an_array_of_fp8_is_an_argument(library):
+    right = CODES.view(SHORT)[:64].astype(np.float32)
+    given = {"x": right, "short_": "e4m3[64]", "wide": "__nv_fp8_e5m2[64]", "open": "uchar[128]", "n": 64}
+    found = trace(library, "narrowed", 1, 64, given, expect={"short_": right.astype(SHORT)}, tolerance=1e-9)
+    assert found.ok and found.arrays["short_"].dtype == SHORT, str(found)
+
+
 def fused(a, b, c, kept, stored):
     """One sum of a tensor core: each product and `c` cut to `kept` bits below the largest exponent, the sum to `stored`
     bits of a float's fraction."""
