@@ -34,6 +34,15 @@ struct Element {
     bool special;
 };
 
+[[gnu::noinline]] inline Element element_of_fp8(bool is_e4m3, std::uint32_t bits)
+{
+    const int fraction = is_e4m3 ? 3 : 2, bias = is_e4m3 ? 7 : 15, sign = bits & 0x80 ? -1 : 1;
+    const int exponent = (bits & 0x7f) >> fraction, mantissa = bits & ((1 << fraction) - 1);
+    const float value = float_of_fp8(bits, is_e4m3);
+    if (!std::isfinite(value)) return {0, -126, value, true};
+    if (exponent) return {sign * (mantissa | 1 << fraction), exponent - bias, value, false};
+    return {sign * mantissa, mantissa ? 1 - bias : -126, value, false};
+}
 inline Element element_of(Short kind, std::uint32_t bits)
 {
     float value;
@@ -44,15 +53,7 @@ inline Element element_of(Short kind, std::uint32_t bits)
         if (exponent) return {sign * (mantissa | 0x400), exponent - 15, value, false};
         return {sign * mantissa, mantissa ? -14 : -126, value, false};
     }
-    if (kind == Short::e4m3 || kind == Short::e5m2) {
-        const bool is_e4m3 = kind == Short::e4m3;
-        const int fraction = fraction_bits(kind), bias = is_e4m3 ? 7 : 15, sign = bits & 0x80 ? -1 : 1;
-        const int exponent = (bits & 0x7f) >> fraction, mantissa = bits & ((1 << fraction) - 1);
-        value = float_of_fp8(bits, is_e4m3);
-        if (!std::isfinite(value)) return {0, -126, value, true};
-        if (exponent) return {sign * (mantissa | 1 << fraction), exponent - bias, value, false};
-        return {sign * mantissa, mantissa ? 1 - bias : -126, value, false};
-    }
+    if (kind == Short::e4m3 || kind == Short::e5m2) return element_of_fp8(kind == Short::e4m3, bits);
     const int drop = kind == Short::bfloat16 ? 16 : 13, fraction = 23 - drop;
     if (kind == Short::bfloat16) bits <<= 16;
     bits &= ~((1u << drop) - 1);

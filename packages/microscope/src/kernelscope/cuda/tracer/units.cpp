@@ -3,7 +3,6 @@
 #include "races.h"
 
 #include <map>
-#include <unordered_map>
 #include <utility>
 
 namespace emulator {
@@ -24,14 +23,23 @@ struct Registers {
 };
 std::vector<std::vector<Registers>> registers_of;  // of each thread
 
-// What each thread has done to its registers since its last wgmma.fence, by their addresses; of those without one
-// nothing is kept.
+// What each thread does to its registers after its first wgmma.fence, by their distance from the top of its stack.
 struct Touch {
     std::uintptr_t pc;
+    unsigned fences;  // of the thread until then
     bool write;
 };
 constexpr std::uintptr_t register_bytes = 4;
-std::unordered_map<unsigned, std::unordered_map<std::uintptr_t, Touch>> touched;
+struct Touched {
+    unsigned fences = 0;
+    std::vector<Touch> registers;
+};
+std::vector<Touched> touched;
+
+std::size_t number_of_register(std::uintptr_t at)
+{
+    return (reinterpret_cast<std::uintptr_t>(current->stack) + stack_bytes - 1 - at) / register_bytes;
+}
 
 // Global memory that copies are going to write, by its begin.
 struct Destination {
@@ -133,7 +141,7 @@ void examine_unfenced(const void* from, unsigned bytes, const void* pc)
 void start_units()
 {
     registers_of.assign(wgmma_of_warp, {});
-    touched.clear();
+    touched.assign(wgmma_of_warp, {});
     in_products = 0;
     destinations.clear();
     stores_leave = false;
@@ -147,9 +155,13 @@ void start_units()
         return report_beside(Kind::asynchrony, access, used.is_read ? Case::fragment : Case::sum,
                              number_of(used.pc) - 1);
     }
-    if (const auto own = touched.find(running); own != touched.end())
-        for (std::uintptr_t each = at & -register_bytes; each < at + size; each += register_bytes)
-            if (Touch& touch = own->second[each]; write || !touch.write) touch = {last_access, write};
+    auto& [fences, registers] = touched[running];
+    const std::size_t first = number_of_register(at + size - 1), last = number_of_register(at);
+    if (!fences) return;
+    if (last >= registers.size()) registers.resize(last + 64);
+    for (std::size_t k = first; k <= last; ++k)
+        if (Touch& touch = registers[k]; write || !touch.write || touch.fences != fences)
+            touch = {last_access, fences, write};
 }
 
 [[gnu::noinline]] void examine_stores(const Access& access)
@@ -167,9 +179,7 @@ using namespace tracer;
 void registers_fenced()
 {
     if (!watching) return;
-    const auto [own, is_new] = touched.try_emplace(running);
-    own->second.clear();
-    in_products += is_new;
+    in_products += !touched[running].fences++;
 }
 
 void product_begins(const void* address, unsigned bytes, unsigned group, const void* pc, bool is_read)
@@ -186,11 +196,11 @@ void product_begins(const void* address, unsigned bytes, unsigned group, const v
     } else {
         same->end = std::max(same->end, at + bytes);
     }
-    const auto since = touched.find(running);
-    if (since == touched.end()) return;
-    if (const auto touch = since->second.find(at & -register_bytes);
-        touch != since->second.end() && (touch->second.write || !is_read)) {
-        const Access access{at, bytes, touch->second.write, touch->second.pc, shared, -1, at};
+    const auto& [fences, registers] = touched[running];
+    const std::size_t number = number_of_register(at);
+    if (!on_stack(at) || number >= registers.size()) return;
+    if (const Touch& touch = registers[number]; touch.fences == fences && (touch.write || !is_read)) {
+        const Access access{at, bytes, touch.write, touch.pc, shared, -1, at};
         report_beside(Kind::asynchrony, access, Case::unfenced_register, number_of(pc) - 1);
     }
 }
