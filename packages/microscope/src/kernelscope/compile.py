@@ -97,6 +97,8 @@ MARKED, ZEROED = "-ftrivial-auto-var-init=pattern", "-ftrivial-auto-var-init=zer
 #: The folders of what a kernel is linked with: the runtime, the tracer, or what stands for it without tracing, and
 #: the interpreter of inline PTX. Each is compiled once for all kernels.
 PARTS = ("runtime", "tracer", "unwatched", "ptx")
+#: How far g++ optimises each: more doubles the time of the first trace; what is hot says so itself.
+LEVELS = {"runtime": "-Og", "tracer": "-O1", "unwatched": "-Og", "ptx": "-Og"}
 
 
 def build(
@@ -282,7 +284,7 @@ def own_objects(watched: bool, flags: Iterable[Any] = (), has_ptx: bool = False)
 def own_object(part: str, flags: Sequence[str] = ()) -> Path:
     """The object file of one of PARTS; g++ takes some seconds for each, once."""
     sources, folders = sorted((EMULATOR / part).glob("*.cpp")), [EMULATOR_HEADERS, *(EMULATOR / name for name in PARTS)]
-    return cpp.compile_object(part, sources, ["-O3", *flags] if part == "ptx" else flags, folders)
+    return cpp.compile_object(part, sources, [LEVELS[part], *flags], folders)
 
 
 #: Names of the host that g++ knows and NVRTC does not. The stand-in <cstdint> defines the first ones.

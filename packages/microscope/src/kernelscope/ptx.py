@@ -128,7 +128,9 @@ def _call(inside: str, number: int, before: str) -> tuple[str | None, str]:
             operands.append((section == 0, "+" in constraint, letter, found["value"]))
     if not text.strip():
         return None, "do {} while (0)"
-    code = [f"::std::uint64_t emulator_values[{max(1, len(operands))}];"]
+    # Only where an instruction has a predicate may an output stay without a value.
+    mark = "" if "@" in text else "[[gnu::uninitialized]] "
+    code = [f"{mark}::std::uint64_t emulator_values[{max(1, len(operands))}];"]
     # What wgmma writes, or reads of A, it does later: the interpreter knows these registers by their addresses. Sums that
     # pass through its wait or its fence are not read there. A parameter that is a copy is no register of the caller's.
     placed = "wgmma." in text

@@ -61,7 +61,7 @@ __forceinline__ void take(std::uint64_t slot, T& value)
     } else if constexpr (sizeof(T) > bytes && std::is_integral_v<T>) {
         value = static_cast<T>(slot);
     } else {
-        T copy;
+        [[gnu::uninitialized]] T copy;
         __builtin_memcpy(&copy, &slot, sizeof copy);
         value = copy;
     }
