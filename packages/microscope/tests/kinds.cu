@@ -84,6 +84,12 @@ __global__ void exchange_of_a_sum_faulty(unsigned* flag)
     const unsigned before = atomicAdd(flag, 0);
     atomicExch(flag, before + 3);  // FAULT
 }
+__global__ void exchange_of_a_literal(unsigned* flag)
+{
+    atomicAdd(flag, 3);
+    atomicExch(flag, 3);
+    atomicOr(flag, 4);
+}
 __global__ void maximum_by_ptx(unsigned* flag)
 {
     asm volatile("red.relaxed.gpu.global.max.u32 [%0], %1;" ::"l"(flag), "r"(threadIdx.x) : "memory");

@@ -1,4 +1,4 @@
-"""FP8: conversions are those of ml_dtypes, products those of Hopper's tensor cores as microsoft/MMA-Sim describes them."""
+"""FP8: conversions are those of ml_dtypes, products those of Hopper's tensor cores as microsoft/MMA-Sim has them."""
 
 import math
 from pathlib import Path

@@ -191,9 +191,10 @@ class Emulator:
         """How many registers a thread has when the launch starts: __maxnreg__, or as many as ptxas gives it so that the
         blocks of __launch_bounds__, by default the launch's own, fit on a multiprocessor."""
         attributes = self.attributes.get(launch.instance, {})
-        threads, blocks, *_ = [*(attributes.get("bounds") or [launch.threads]), 1]
-        [most] = attributes.get("registers") or [256]
-        return min(most, 256, REGISTERS // (32 * -(-threads // 32) * max(1, blocks))) // 8 * 8
+        bounds: list[int] = attributes.get("bounds") or [launch.threads]
+        blocks = max([1, *bounds[1:2]])
+        most: list[int] = attributes.get("registers") or [256]
+        return min(*most, 256, REGISTERS // (32 * -(-bounds[0] // 32) * blocks)) // 8 * 8
 
     def check_elements(self, launch: Launch, types: Mapping[str, str]) -> None:
         """Raise UserError if a function takes a pointer to float or double where its launch gives it an array of

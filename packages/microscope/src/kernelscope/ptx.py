@@ -109,7 +109,7 @@ def _literal(text: str) -> str:
 
 
 def _call(inside: str, number: int, before: str) -> tuple[str | None, str]:
-    """The text of PTX of a statement, and the C++ that stands for it, `before` being what stands before one of wgmma. None
+    """The text of PTX of a statement, and the C++ that stands for it; `before` is what stands before one of wgmma. None
     stands for an empty text."""
     text, *sections = _split(inside, ":")
     text = _literal(text)
@@ -131,8 +131,9 @@ def _call(inside: str, number: int, before: str) -> tuple[str | None, str]:
     # Only where an instruction has a predicate may an output stay without a value.
     mark = "" if "@" in text else "[[gnu::uninitialized]] "
     code = [f"{mark}::std::uint64_t emulator_values[{max(1, len(operands))}];"]
-    # What wgmma writes, or reads of A, it does later: the interpreter knows these registers by their addresses. Sums that
-    # pass through its wait or its fence are not read there. A parameter that is a copy is no register of the caller's.
+    # What wgmma writes, or reads of A, it does later: the interpreter knows these registers by their addresses. Sums
+    # that pass through its wait or its fence are not read there. A parameter that is a copy is no register of the
+    # caller's.
     placed = "wgmma." in text
     for index, (output, both, letter, value) in enumerate(operands):
         if not output or (both and not placed):
