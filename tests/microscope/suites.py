@@ -106,7 +106,7 @@ def traced(case: Case, library: Library, one: Run) -> Outcome:
         return Outcome(one.row, case.name, NAMED)
     if not case.kinds and not faults:
         return Outcome(one.row, case.name, CLEAN)
-    if case.known and bool(case.kinds) != bool(faults):
+    if case.known:
         return Outcome(one.row, case.name, *case.known)
     says = f"line {faults[0].line}: {faults[0].kind.words}: {faults[0].text}" if faults else "nothing is found"
     return Outcome(one.row, case.name, MISSED if case.kinds else FALSE, says)
@@ -155,6 +155,8 @@ SAMPLES_LAUNCHES: list[tuple[str, str, int, int, dict[str, Any], int, set[FaultK
     ("Synccheck/divergent_threads", "myKernel", 1, 64, {"data_in": "int[1008]", "sum_out": "int[1]"}, 0, DIVERGENCE),
     ("Synccheck/illegal_syncwarp", "myKernel", 1, 32, {"sum_out": "int[1]"}, 0, DIVERGENCE),
 ]  # fmt: skip
+#: What a microscope that follows CUDA's rules for threads that have ended does not name.
+ENDED = "the threads that skip the barrier end, and a GPU does not wait for them: that is a remark"
 NO_KERNEL, NVTX = "it has no kernel: a call of CUDA's API fails", "its subject is NVTX, an API of the host"
 SAMPLES_LEFT_OUT = {
     "Suppressions/suppressions_demo": NO_KERNEL,
@@ -171,7 +173,8 @@ def samples(clone: Path) -> Iterator[Case]:
             calls.insert(0, Call("cuda_memset", 1, 1, [next(iter(given)), "bytes_set"]))
             more = {"bytes_set": bytes_set}
         text = for_a_gpu((clone / f"{name}.cu").read_text())
-        yield Case(f"{name}: {kernel}", f"{text}\n{MEMSET}", kinds, [Run(SAMPLES, calls, given | more)])
+        known = (MISSED, ENDED) if name == "Synccheck/divergent_threads" else None
+        yield Case(f"{name}: {kernel}", f"{text}\n{MEMSET}", kinds, [Run(SAMPLES, calls, given | more)], known=known)
     for name, why in SAMPLES_LEFT_OUT.items():
         yield Case(name, "", set(), [Run(SAMPLES, [], {})], known=(NOT_RUN, why))
 
@@ -268,6 +271,7 @@ GPUVERIFY_HEADER = """#include <cooperative_groups.h>
 #define __read_implies(...) true
 #define __write_implies(...) true
 """
+UNSET = "a local variable without a value is copied into the result; GPUVerify looks for races"
 UNWRITTEN = "shared memory is read that no thread has written; GPUVerify takes it as any value"
 IN_STEP = (
     "right only while the lanes of a warp run in step, which no GPU since Volta promises; today the race is real, and "
@@ -280,6 +284,8 @@ ONE_VALUE = (
 #: Kernels that do not run, and right ones that are accused.
 KNOWN: dict[str, tuple[str, str]] = {
     "annotation_tests/test_axiom": (NOT_RUN, "its axiom, that blockIdx.x is 16, holds for no launch"),
+    "cooperative_groups/fail/divergence_thread_block": (MISSED, ENDED),
+    "memcpy/arrayofstruct": (BESIDE, UNSET),
     "misc/fail/miscfail2": (NOT_RUN, "the label is of a loop's invariant that the proof lacks"),
     "misc/fail/miscfail7": (NOT_RUN, "the label is of a pointer that the proof cannot tell from null"),
     "pointertests/test_copy_between_memory_spaces": (FALSE, ONE_VALUE),

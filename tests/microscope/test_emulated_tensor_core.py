@@ -22,7 +22,8 @@ extern "C" __attribute__((visibility("default"))) void all(int kind, int rows, i
                                                            const unsigned* a, const unsigned* b, float* c)
 {
     static Columns all;
-    all.count = columns, all.depth = depth, all.kind = static_cast<Short>(kind), all.special = false;
+    all.count = columns, all.depth = depth, all.kind = all.kind_of_rows = static_cast<Short>(kind);
+    all.special = false;
     for (int k = 0; k < depth; ++k)
         for (int j = 0; j < columns; ++j) all.set(k, j, b[k * columns + j]);
     for (int i = 0; i < rows; ++i) {

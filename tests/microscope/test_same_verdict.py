@@ -56,6 +56,7 @@ COMPLETED = """__shared__ cuda::barrier<cuda::thread_scope_block, F> b;
 LENGTHS = "C[0] = normf(3, A) + rnorm4d(1, 2, 3, 4) + cyl_bessel_i0f(n) + llmax(1, n);"
 OF_FLOAT = "float s, c; sincos(A[0], &s, &c); static_assert(sizeof(sinpi(s)) == 4); C[0] = c;"
 NAMED_OPERAND = 'unsigned x; asm("mov.u32 %[to], 1;" : [to] "=r"(x)); C[0] = x;'
+RUNTIME, DEPENDS = "<cuda_device_runtime_api.h>", "cudaGridDependencySynchronize();"
 ROWS = [  # the construct in words, what stands before the kernel, what in it, what NVRTC and what the emulator does
     ("`uint`, `ushort`", "", "uint x = n; ushort y = x; C[0] = y;", TAKEN, TAKEN),
     ("`uint64_t` after `#include <cstdint>`", "#include <cstdint>", "uint64_t x = n; C[0] = x;", TAKEN, TAKEN),
@@ -77,7 +78,7 @@ ROWS = [  # the construct in words, what stands before the kernel, what in it, w
     ("`<mma.h>`", "#include <mma.h>", "C[0] = 1;", TAKEN, TAKEN),
     ("`<cooperative_groups.h>`", "#include <cooperative_groups.h>", "C[0] = 1;", TAKEN, TAKEN),
     ("`<cuda_pipeline.h>`", "#include <cuda_pipeline.h>", "C[0] = 1;", TAKEN, TAKEN),
-    ("`<cuComplex.h>`", "#include <cuComplex.h>", "C[0] = 1;", TAKEN, LACKING),
+    ("`<cuComplex.h>`", "#include <cuComplex.h>", "C[0] = cuCabsf(make_cuComplex(n, p));", TAKEN, TAKEN),
     ("`<cub/cub.cuh>`", "#include <cub/cub.cuh>", "C[0] = 1;", REFUSED, LACKING),
     ("`<cuda/barrier>`, `<cuda/pipeline>`", "#include <cuda/pipeline>", "C[0] = 1;", TAKEN, TAKEN),
     ("`<cuda/ptx>`, the functions of Hopper", "#include <cuda/ptx>", "C[0] = 1;", TAKEN, TAKEN),
@@ -85,6 +86,8 @@ ROWS = [  # the construct in words, what stands before the kernel, what in it, w
     ("`<cuda/atomic>`: `atomic`, `atomic_ref`", "#include <cuda/atomic>", ATOMIC, TAKEN, TAKEN),
     ("`<cuda/std/complex>`", "#include <cuda/std/complex>", "C[0] = 1;", TAKEN, LACKING),
     (f"`<cuda/std/...>`: {', '.join(STANDARD_NAMES)}", STANDARD_HEADERS, STANDARD, TAKEN, TAKEN),
+    ("`<cuda/std/atomic>`", "#include <cuda/std/atomic>", "C[0] = cuda::std::atomic_ref<int>(n)++;", TAKEN, TAKEN),
+    ("`<cuda/std/span>`", "#include <cuda/std/span>", "C[0] = cuda::std::span<const float>(A, n)[0];", TAKEN, TAKEN),
     ("`uint32_t` after one of them", "#include <cuda/std/array>", "uint32_t x = n; C[0] = x;", TAKEN, TAKEN),
     ("`std::move` after one of them", "#include <cuda/std/cstdint>", "C[0] = std::move(n);", TAKEN, TAKEN),
     ("`<cstddef>`, `<stddef.h>`", "#include <cstddef>", "C[0] = 1;", REFUSED, REFUSED),
@@ -148,8 +151,10 @@ ROWS = [  # the construct in words, what stands before the kernel, what in it, w
     ("`hexp`, `__hmax2`, `__hgt2`", "#include <cuda_bf16.h>\n#include <cuda_fp16.h>", HALVES, TAKEN, TAKEN),
     ("`malloc`, `new`", "", "float* x = new float[4]; x[0] = n; C[0] = x[p];", TAKEN, LACKING),
     ("`new` at a place", "", "C[0] = *new (C + n) float(p);", TAKEN, TAKEN),
+    ("`cudaGridDependencySynchronize`", f"#include {RUNTIME}", f"{DEPENDS} C[0] = 2;", TAKEN, TAKEN),
+    ("the same without `<cuda_device_runtime_api.h>`", "", DEPENDS, REFUSED, REFUSED),
     ("textures", "", "C[0] = tex1Dfetch<float>(0ull, n);", TAKEN, LACKING),
-    ("`<cuda_fp8.h>`", "#include <cuda_fp8.h>", "C[0] = 1;", TAKEN, LACKING),
+    ("`<cuda_fp8.h>`", "#include <cuda_fp8.h>", "C[0] = float(__nv_fp8_e4m3(A[0]));", TAKEN, TAKEN),
     ("`<device_launch_parameters.h>`, `<math_constants.h>`", CONSTANTS, "C[0] = CUDART_PI_F;", TAKEN, TAKEN),
     ("`<cooperative_groups/scan.h>`", "#include <cooperative_groups/scan.h>", "C[0] = 1;", TAKEN, TAKEN),
     ("`barrier_arrive` of a `thread_block`, of a `grid_group`", GROUPS, SPLIT, TAKEN, TAKEN),

@@ -84,6 +84,12 @@ __global__ void exchange_of_a_sum_faulty(unsigned* flag)
     const unsigned before = atomicAdd(flag, 0);
     atomicExch(flag, before + 3);  // FAULT
 }
+__global__ void exchange_of_a_literal(unsigned* flag)
+{
+    atomicAdd(flag, 3);
+    atomicExch(flag, 3);
+    atomicOr(flag, 4);
+}
 __global__ void maximum_by_ptx(unsigned* flag)
 {
     asm volatile("red.relaxed.gpu.global.max.u32 [%0], %1;" ::"l"(flag), "r"(threadIdx.x) : "memory");
@@ -154,7 +160,7 @@ __global__ void exit_before_a_barrier_faulty(float* out)
     __syncthreads();  // REMARK
 }
 
-#define WGMMA(fence, start, wait)                                                                                       \
+#define TILES(fence)                                                                                       \
     __shared__ alignas(1024) half tile[64 * 64];                                                                       \
     const unsigned to = (unsigned)__cvta_generic_to_shared(tile);                                                      \
     for (int k = threadIdx.x; k < 64 * 64 / 8; k += blockDim.x)                                                        \
@@ -162,7 +168,9 @@ __global__ void exit_before_a_barrier_faulty(float* out)
     asm volatile("cp.async.wait_all;" ::: "memory");                                                                   \
     fence;                                                                                                             \
     __syncthreads();                                                                                                   \
-    const unsigned long long d = (to & 0x3ffff) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;                          \
+    const unsigned long long d = (to & 0x3ffff) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
+#define WGMMA(fence, start, wait)                                                                                       \
+    TILES(fence)                                                                                                       \
     float c[4] = {0, 0, 0, 0};                                                                                         \
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");                                                            \
     start asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"     \
@@ -197,6 +205,186 @@ __global__ void wgmma_of_all_warps(const half* tiles, float* sums)
 __global__ void wgmma_of_all_warps_faulty(const half* tiles, float* sums)
 {
     WGMMA(PROXY, if (threadIdx.x >= 32), THROUGH)  // FAULT
+}
+
+// Registers of products: between what a thread does with them and the next product there is a wgmma.fence.
+#define PTX(text) asm volatile(text ";" ::: "memory")
+#define FENCE PTX("wgmma.fence.sync.aligned")
+#define WAIT PTX("wgmma.commit_group.sync.aligned"); PTX("wgmma.wait_group.sync.aligned 0")
+#define MULTIPLY(shape, kind, a, A, b, more)                                                                         \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n8" shape " {%0, %1, %2, %3}, " a ", " b ", 1" more ";"               \
+                 : kind(c[0]), kind(c[1]), kind(c[2]), kind(c[3]) : A, "l"(d))
+#define OF_TILES(shape, kind, more) MULTIPLY(shape, kind, "%4", "l"(d), "%5", more)
+#define _ ,
+#define FRAGMENT "r"(a[0]) _ "r"(a[1]) _ "r"(a[2]) _ "r"(a[3])
+#define OF_FRAGMENT(shape, more) MULTIPLY(shape, "+f", "{%4, %5, %6, %7}", FRAGMENT, "%8", more)
+#define RESULT if (blockIdx.x == 0) sums[threadIdx.x] = c[0] + c[1] + c[2] + c[3]
+
+__global__ void wgmma_scaled(const half* tiles, float* sums)
+{
+    TILES(PROXY)
+    float c[4] = {};
+    for (int k = 0; k < 2; ++k) {
+        for (float& each : c) each *= 0.5f;
+        FENCE;
+        OF_TILES("k16.f32.f16.f16", "+f", ", 1, 1, 0, 0");
+        WAIT;
+    }
+    RESULT;
+}
+__global__ void wgmma_scaled_faulty(const half* tiles, float* sums)
+{
+    TILES(PROXY)
+    float c[4] = {};
+    FENCE;
+    for (int k = 0; k < 2; ++k) {
+        for (float& each : c) each *= 0.5f;  // FAULT
+        OF_TILES("k16.f32.f16.f16", "+f", ", 1, 1, 0, 0");
+        WAIT;
+    }
+    RESULT;
+}
+__global__ void wgmma_cleared(const half* tiles, float* sums)
+{
+    TILES(PROXY)
+    int c[4];
+    for (int& each : c) each = 0;
+    FENCE;
+    OF_TILES("k32.s32.s8.u8", "+r", "");
+    OF_TILES("k32.s32.s8.u8", "+r", "");
+    WAIT;
+    RESULT;
+}
+__global__ void wgmma_cleared_faulty(const half* tiles, float* sums)
+{
+    TILES(PROXY)
+    int c[4];
+    FENCE;
+    for (int& each : c) each = 0;  // FAULT
+    OF_TILES("k32.s32.s8.u8", "+r", "");
+    OF_TILES("k32.s32.s8.u8", "+r", "");
+    WAIT;
+    RESULT;
+}
+__global__ void wgmma_fragment_loaded(const half* tiles, float* sums)
+{
+    TILES(PROXY)
+    float c[4] = {};
+    unsigned a[4];
+    memcpy(a, tiles + 8 * threadIdx.x, 16);
+    FENCE;
+    OF_FRAGMENT("k16.f32.bf16.bf16", ", 1, 1, 0");
+    WAIT;
+    RESULT;
+}
+__global__ void wgmma_fragment_loaded_faulty(const half* tiles, float* sums)
+{
+    TILES(PROXY)
+    float c[4] = {};
+    unsigned a[4];
+    FENCE;
+    memcpy(a, tiles + 8 * threadIdx.x, 16);  // FAULT
+    OF_FRAGMENT("k16.f32.bf16.bf16", ", 1, 1, 0");
+    WAIT;
+    RESULT;
+}
+// Two fragments in turns: a product reads one while the other is loaded.
+__global__ void wgmma_fragment_overwritten(const half* tiles, float* sums)
+{
+    TILES(PROXY)
+    float c[4] = {};
+    unsigned fragments[2][4];
+    for (int k = 0; k < 4; ++k) {
+        unsigned(&a)[4] = fragments[k % 2];
+        for (int e = 0; e < 4; ++e) a[e] = 1065353216 + k;
+        FENCE;
+        OF_FRAGMENT("k8.f32.tf32.tf32", ", 1, 1");
+        PTX("wgmma.commit_group.sync.aligned");
+        PTX("wgmma.wait_group.sync.aligned 1");
+    }
+    WAIT;
+    RESULT;
+}
+__global__ void wgmma_fragment_overwritten_faulty(const half* tiles, float* sums)
+{
+    TILES(PROXY)
+    float c[4] = {};
+    unsigned a[4];
+    for (int k = 0; k < 4; ++k) {
+        for (int e = 0; e < 4; ++e) a[e] = 1065353216 + k;  // FAULT
+        FENCE;
+        OF_FRAGMENT("k8.f32.tf32.tf32", ", 1, 1");
+        PTX("wgmma.commit_group.sync.aligned");
+        PTX("wgmma.wait_group.sync.aligned 1");
+    }
+    WAIT;
+    RESULT;
+}
+// By name, and by a function that is given copies.
+__device__ void multiplied(float (&c)[4], unsigned x, unsigned y, unsigned long long d)
+{
+    MULTIPLY("k16.f32.f16.f16", "+f", "{%4, %5, %6, %7}", "r"(x) _ "r"(y) _ "r"(x) _ "r"(y), "%8", ", 1, 1, 0");
+}
+__global__ void wgmma_fragment_of_names_overwritten(const half* tiles, float* sums)
+{
+    TILES(PROXY)
+    float c[4] = {};
+    for (unsigned k = 0; k < 3; ++k) {
+        FENCE;
+        multiplied(c, k, k + 1, d);
+    }
+    WAIT;
+    RESULT;
+}
+__global__ void wgmma_fragment_of_names_overwritten_faulty(const half* tiles, float* sums)
+{
+    TILES(PROXY)
+    float c[4] = {};
+    unsigned low = 15360, high = 15360 << 16;
+    FENCE;
+    MULTIPLY("k16.f32.f16.f16", "+f", "{%4, %5, %6, %7}", "r"(low) _ "r"(high) _ "r"(low) _ "r"(high), "%8",
+             ", 1, 1, 0");
+    PTX("wgmma.commit_group.sync.aligned");
+    high = threadIdx.x;  // FAULT
+    PTX("wgmma.wait_group.sync.aligned 0");
+    if (high < 1000) RESULT;
+}
+
+// The registers of a block are those that its threads have at its start.
+#define REGISTERS(fewer, more)                                                                                         \
+    if (threadIdx.x < 128) PTX("setmaxnreg.dec.sync.aligned.u32 " #fewer);                                             \
+    else PTX("setmaxnreg.inc.sync.aligned.u32 " #more);                                                                \
+    if (blockIdx.x == 0 && threadIdx.x < 64) out[threadIdx.x] = 1;
+
+__launch_bounds__(384, 1)
+__global__ void setmaxnreg_of_bounds(float* out)
+{
+    REGISTERS(24, 240)
+}
+__launch_bounds__(384, 1)
+__global__ void setmaxnreg_of_bounds_faulty(float* out)
+{
+    REGISTERS(32, 240)  // FAULT
+}
+__launch_bounds__(384, 2)
+__global__ void setmaxnreg_of_two_blocks(float* out)
+{
+    REGISTERS(24, 104)
+}
+__launch_bounds__(384, 2)
+__global__ void setmaxnreg_of_two_blocks_faulty(float* out)
+{
+    REGISTERS(24, 112)  // FAULT
+}
+__maxnreg__(128)
+__global__ void setmaxnreg_of_maxnreg(float* out)
+{
+    REGISTERS(40, 168)
+}
+__maxnreg__(128)
+__global__ void setmaxnreg_of_maxnreg_faulty(float* out)
+{
+    REGISTERS(40, 176)  // FAULT
 }
 
 // Each thread waits for its ticket; one of them does not hand it on.

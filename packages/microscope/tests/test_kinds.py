@@ -41,6 +41,11 @@ KINDS |= {
     "exit_before": ("ended", "has ended; a GPU does not wait for it"),
     "wgmma_of_copies": ("asynchrony", "with no fence.proxy.async between"),
     "wgmma_waited_for": ("asynchrony", "a sum of the product (wgmma)"),
+    "wgmma_scaled": ("asynchrony", "with no wgmma.fence between"),
+    "wgmma_cleared": ("asynchrony", "with no wgmma.fence between"),
+    "fragment_loaded": ("asynchrony", "with no wgmma.fence between"),
+    "overwritten": ("asynchrony", "a register of A's fragment, which the product (wgmma)"),
+    "setmaxnreg": ("deadlock", "registers per thread, of which the block has no more"),
     "spin": ("stopped", "waits here for a change that no thread of the grid makes"),
     "wgmma_of_all_warps": ("divergence", "a product is one operation of the four warps of a group"),
 }
@@ -55,7 +60,8 @@ def library():
 def test_kind(name, parameters, library):
     names = re.findall(r"(\w+)(?:,|$)", parameters)
     kind, words = next((KINDS[word] for word in KINDS if word in name), ("race", "that update is lost"))
-    blocks, threads = 1 if kind == "uninitialised" else 2, 128 if "wgmma" in name else 64
+    blocks = 1 if kind == "uninitialised" else 2
+    threads = 384 if "setmaxnreg" in name else 128 if "wgmma" in name else 64
     report = trace(library, name, blocks, threads, {each: GIVEN[each] for each in names}, limit=60)
     if not name.endswith("_faulty"):
         assert not report.faults, str(report)

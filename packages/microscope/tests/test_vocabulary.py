@@ -13,7 +13,9 @@ LINES = FILE.read_text().splitlines()
 ME = np.arange(64, dtype=np.float32)
 VECTORS = np.arange(512, dtype=np.float32)
 RANDOM = np.random.default_rng(7).integers(0, 2**64, (2, 64), dtype=np.uint64)
+COMPLEX = np.random.default_rng(8).standard_normal((2, 32, 2)).astype(np.float32)
 OUT = {"out": "float[64]"}
+FLAG = {"data": "float[2]", "tickets": "unsigned[1]:zero"}
 COMPLETED = ("completed<true>", 1, 64, {"out": "float[128]"}, {})
 #: Function, grid, block, arguments, other arguments of `trace`; what is expected at the end.
 CLEAN = [
@@ -41,6 +43,8 @@ CLEAN = [
     ),
     ("flag_in_shared_memory", 1, 64, OUT, {}, {"out": np.full(64, 5)}),
     ("tiles", 1, 64, {**OUT, "size": 8}, {}, {"out": np.full(64, 8)}),
+    ("spans<true>", 1, 64, {"in": VECTORS[:128], **OUT, "n": 128}, {}, {"out": 17 + 2 * (4 * ME + 1)}),
+    ("told_by_a_flag<true>", 2, 1, {**FLAG, "out": "float[1]"}, {}, {"out": [3]}),
     ("placed", 1, 64, {"points": "float[128]", **OUT}, {}, {"out": ME}),
     (
         *("lengths", 1, 1, {"x": np.float32([1, 2, 2]), "y": np.float64([2, 3, 6]), "out": "double[8]"}, {}),
@@ -58,10 +62,12 @@ FAULTY = [
     ("arrived_in_grid_and_left", 1, 64, OUT, "divergence", ""),
     ("completed<false>", 1, 64, {"out": "float[128]"}, "race", "operator()"),
     ("tiles", 1, 64, {**OUT, "size": 64}, "trap", ""),
+    ("spans<false>", 1, 64, {"in": VECTORS[:128], **OUT, "n": 128}, "out_of_bounds", "sum_of"),
+    ("told_by_a_flag<false>", 2, 1, {**FLAG, "out": "float[1]"}, "race", ""),
     ("placed_outside", 1, 64, {"points": "float[128]"}, "out_of_bounds", ""),
     ("length_of_what_is_not_there", 1, 1, {"x": "float[3]:ramp", "out": "float[1]"}, "out_of_bounds", ""),
 ]
-OTHERS = ["carries", "approximated", "functions"]
+OTHERS = ["carries", "complex_numbers", "approximated", "functions"]
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +95,15 @@ def test_faulty(name, grid, block, arguments, kind, where, library):
 def test_an_atomic_operation_on_a_vector_is_one_request(library):
     arguments = {"in": VECTORS, "sums": "float[8]:zero", "pairs": "float[4]:zero"}
     assert trace(library, "sums_of_vectors", 2, 64, arguments).traffic["global_store_requests"] == 4 * 4
+
+
+def test_complex_numbers(library):
+    a, b = COMPLEX @ [1, 1j]
+    given = {"a": COMPLEX[0].ravel(), "b": COMPLEX[1].ravel(), "out": "float[64]", "lengths": "double[32]"}
+    report = trace(library, "complex_numbers", 1, 32, given)
+    right = a * b + a / b - np.conj(a * b + a)
+    assert report.ok and np.allclose(report.arrays["out"].reshape(32, 2) @ [1, 1j], right, rtol=1e-5), str(report)
+    assert np.allclose(report.arrays["lengths"], abs(a), rtol=1e-6), str(report)
 
 
 def test_carries(library):

@@ -1,6 +1,12 @@
-// What CUDA has for few kernels: vectors of atomics, split barriers, functions at the end of a phase, carries.
+// What CUDA has for few kernels: vectors of atomics, split barriers, functions at the end of a phase, carries, complex
+// numbers, spans.
 #include <cooperative_groups.h>
+#include <cuComplex.h>
 #include <cuda/barrier>
+#include <cuda/std/array>
+#include <cuda/std/atomic>
+#include <cuda/std/span>
+#include <cuda_device_runtime_api.h>
 
 namespace cg = cooperative_groups;
 
@@ -256,4 +262,38 @@ __global__ void in_turn(int* turn, int* out)
         __threadfence();
         atomicExch(turn, blockIdx.x + 1);
     }
+}
+
+// The programming interface of dependent launches, and complex numbers of both precisions.
+__global__ void complex_numbers(const cuComplex* a, const cuComplex* b, cuComplex* out, double* lengths)
+{
+    cudaGridDependencySynchronize();
+    const cuComplex x = a[threadIdx.x], y = b[threadIdx.x];
+    out[threadIdx.x] = cuCsubf(cuCaddf(cuCmulf(x, y), cuCdivf(x, y)), cuConjf(cuCfmaf(x, y, x)));
+    const cuDoubleComplex wide = cuCmul(cuComplexFloatToDouble(x), make_cuDoubleComplex(0, 1));
+    lengths[threadIdx.x] = cuCabs(wide) + cuCimag(wide) - cuCrealf(x);
+    cudaTriggerProgrammaticLaunchCompletion();
+}
+__device__ float sum_of(cuda::std::span<const float> numbers)
+{
+    float sum = 0;
+    for (const float each : numbers) sum += each;  // FAULT
+    return sum;
+}
+template <bool RIGHT>
+__global__ void spans(const float* in, float* out, int n)
+{
+    const cuda::std::span<const float> all(in, n);
+    const auto mine = all.subspan(2 * threadIdx.x, RIGHT ? 2 : 4);
+    float own[3] = {1, 2, 3};
+    const cuda::std::array<float, 2> two = {mine.front(), mine[1]};
+    out[threadIdx.x] = sum_of(mine) + sum_of(own) + sum_of(two) + cuda::std::span(own).size() + mine.size_bytes();
+}
+// Two blocks: the one that is last adds what the other has written.
+template <bool RELEASES>
+__global__ void told_by_a_flag(float* data, cuda::std::atomic<unsigned>* tickets, float* out)
+{
+    data[blockIdx.x] = 1 + blockIdx.x;
+    const auto order = RELEASES ? cuda::std::memory_order_acq_rel : cuda::std::memory_order_relaxed;
+    if (tickets->fetch_add(1, order) == 1) out[0] = data[0] + data[1];  // FAULT
 }

@@ -28,6 +28,8 @@ TYPES = {
         "u4": "unsigned uint uint32 uint32_t",
         "i8": "int64 int64_t long longlong",
         "u8": "uint64 uint64_t size_t ulong ulonglong",
+        ml_dtypes.float8_e4m3fn: "e4m3 __nv_fp8_e4m3",
+        ml_dtypes.float8_e5m2: "e5m2 __nv_fp8_e5m2",
         "f2": "half __half float16",
         ml_dtypes.bfloat16: "bfloat16 __nv_bfloat16",
         "f4": "float float32",
@@ -35,7 +37,7 @@ TYPES = {
     }.items()
     for name in names.split()
 }
-SHOWN = "bool char uchar short ushort int unsigned int64 uint64 half bfloat16 float double"
+SHOWN = "bool char uchar short ushort int unsigned int64 uint64 e4m3 e5m2 half bfloat16 float double"
 #: What an array may hold at first; nothing: no thread may read it before one has written it.
 CONTENTS = ("random", "zero", "ramp")
 EXAMPLES = "'float[4096]:random', 'int:64' or 'data.npy'"
@@ -194,7 +196,7 @@ def example(parameter: Parameter, template: Mapping[str, str], elements: int = 6
     if not (found := element_type(name)):
         return ""
     dtype, width = found
-    if width > 1 or (dtype.itemsize == 2 and dtype.kind not in "iu"):
+    if width > 1 or (dtype.itemsize <= 2 and dtype.kind not in "biu"):
         return f"{name}:{','.join('1' * width)}"
     return "true" if dtype.kind == "b" else str(elements) if dtype.kind in "iu" else "1.0"
 

@@ -97,6 +97,8 @@ MARKED, ZEROED = "-ftrivial-auto-var-init=pattern", "-ftrivial-auto-var-init=zer
 #: The folders of what a kernel is linked with: the runtime, the tracer, or what stands for it without tracing, and
 #: the interpreter of inline PTX. Each is compiled once for all kernels.
 PARTS = ("runtime", "tracer", "unwatched", "ptx")
+#: How far g++ optimises each: more doubles the time of the first trace; what is hot says so itself.
+LEVELS = {"runtime": "-Og", "tracer": "-O1", "unwatched": "-Og", "ptx": "-Og"}
 
 
 def build(
@@ -226,12 +228,14 @@ def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequ
             for place, sign in ((PACKAGE, cpp.ANYWHERE), (Path.cwd(), cpp.HERE)):
                 text = re.sub(rf'^(# \d+ "){re.escape(str(place))}/', rf"\1{sign}/", text, flags=re.MULTILINE)
             rounds = loops.count_rounds if watched and loops.BARRIER.search(text) else str
+            # Products read their registers later: another variable must not lie there then.
+            kept = ["-fstack-reuse=none"] if "wgmma." in text else []
             ways = [rounds(arithmetic.as_on_a_gpu(text, cpp.ANYWHERE)), rounds(text), text]
             for way in dict.fromkeys(ways):
                 source.write_text(ptx.rewrite(way, own=["<stdin>"]) if has_ptx else way, encoding="utf-8")
                 # What tree-sitter has misread is compiled as it is.
                 try:
-                    run_compiler([*own, *_dumped(flags, dump), "-fpreprocessed", "-c", source, "-o", compiled])
+                    run_compiler([*own, *kept, *_dumped(flags, dump), "-fpreprocessed", "-c", source, "-o", compiled])
                     break
                 except UserError as error:
                     if way == text or isinstance(error, MachineError):
@@ -280,7 +284,7 @@ def own_objects(watched: bool, flags: Iterable[Any] = (), has_ptx: bool = False)
 def own_object(part: str, flags: Sequence[str] = ()) -> Path:
     """The object file of one of PARTS; g++ takes some seconds for each, once."""
     sources, folders = sorted((EMULATOR / part).glob("*.cpp")), [EMULATOR_HEADERS, *(EMULATOR / name for name in PARTS)]
-    return cpp.compile_object(part, sources, ["-O3", *flags] if part == "ptx" else flags, folders)
+    return cpp.compile_object(part, sources, [LEVELS[part], *flags], folders)
 
 
 #: Names of the host that g++ knows and NVRTC does not. The stand-in <cstdint> defines the first ones.
@@ -354,6 +358,8 @@ def _about_kernel(message: str, kernel: CudaFile, instances: Sequence[str], sour
         return f"{where}: '{hidden[1]}' is not defined; NVRTC does not define it either{remedy}"
     if unknown := re.match(rf"'({_CUDAS_OWN})' (?:was not declared|is not a member of|does not name a type)", what):
         return f"{where}: the emulator has no '{unknown[1]}'; if it is a name of CUDA's, only a GPU runs this kernel"
+    if re.match(r"'cuda(?:GridDep|TriggerProg)\w+' was not declared", what):
+        return f"{where}: {what}; include <cuda_device_runtime_api.h>: NVRTC does not define it without, either"
     if lacking := re.search(r"declared with attribute error: (the emulator .*?)(?: \[-W|$)", what):
         return f"{where}: {lacking[1]}"
     if not where.startswith((str(source), "<stdin>")):
@@ -403,14 +409,15 @@ def _wrapper(kernel: CudaFile, instances: Sequence[str], read: Declarations) -> 
 
 def _attributes(read: Declarations, instances: Sequence[str]) -> dict[str, dict[str, list[int]]]:
     """What instances say of their launches, as far as it is arithmetic over numbers and their templates: the blocks of
-    a `cluster` along x, y, z, and `bounds`, the first of which is the most threads of a block."""
+    a `cluster` along x, y, z, `bounds`, of which the first are the most threads of a block and the least blocks of a
+    multiprocessor, and the `registers` of a thread."""
     found: dict[str, dict[str, list[int]]] = {}
     for instance in instances:
         name, _, arguments = instance.partition("<")
         if function := read.functions.get(name):
             values = dict(zip((each.name for each in function.template), arguments.rstrip(">").split(",")))
             numbers = {key: value for key, text in values.items() for value in whole_numbers([text], read.numbers)}
-            says = {"cluster": function.cluster, "bounds": function.bounds}
+            says = {"cluster": function.cluster, "bounds": function.bounds, "registers": function.registers}
             known = {key: whole_numbers(said, {**read.numbers, **numbers}) for key, said in says.items()}
             found[instance] = {key: value for key, value in known.items() if value}
     return found

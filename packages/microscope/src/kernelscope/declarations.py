@@ -37,7 +37,7 @@ _WORDS = "".join(
     [f"#undef {word}\n#define {word} __attribute__(({word}))\n" for word in SPACES]
     + [
         f"#undef {word}\n#define {word}(...) __attribute__(({word}(__VA_ARGS__)))\n"
-        for word in ("__launch_bounds__", "__cluster_dims__", "alignas")
+        for word in ("__launch_bounds__", "__cluster_dims__", "__maxnreg__", "alignas")
     ]
 )
 _LITERALS = ("number_literal", "char_literal", "true", "false", "null")
@@ -60,14 +60,15 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Function:
-    """A __global__ function with its namespaces (`ns::mine`), and the arguments of its __cluster_dims__ and
-    __launch_bounds__, if any."""
+    """A __global__ function with its namespaces (`ns::mine`), and the arguments of its __cluster_dims__,
+    __launch_bounds__ and __maxnreg__, if any."""
 
     name: str
     template: tuple[Parameter, ...]
     parameters: tuple[Parameter, ...]
     cluster: tuple[str, ...]
     bounds: tuple[str, ...]
+    registers: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -192,21 +193,29 @@ def assignments(tree: Tree) -> dict[tuple[str, int], bool]:
     found: dict[tuple[str, int], bool] = {}
     for node in tree.nodes.get("assignment", ()):
         file, line = tree.places[node.start_point.row]
-        right, sign = node.child_by_field_name("right"), node.child_by_field_name("operator")
-        if right is not None and right.type == "unary_expression":
-            right = right.child_by_field_name("argument")
-        is_literal = right is not None and right.type in _LITERALS and text_of(sign) == "="
+        sign = node.child_by_field_name("operator")
+        is_literal = _is_literal(node.child_by_field_name("right")) and text_of(sign) == "="
         found[display_path(file), line] = is_literal and found.get((display_path(file), line), True)
     return found
 
 
+def _is_literal(node: Node | None) -> bool:
+    if node is not None and node.type == "unary_expression":
+        node = node.child_by_field_name("argument")
+    return node is not None and node.type in _LITERALS
+
+
 def unused_exchanges(tree: Tree) -> set[tuple[str, int]]:
-    """File and number of each line with an atomic exchange whose result nothing uses."""
+    """File and number of each line with an atomic exchange whose result nothing uses, and whose new value is no
+    literal."""
     found = set()
     for node in tree.nodes.get("statement", ()):
         call = node.named_children[0] if node.named_children else None
         function = call.child_by_field_name("function") if call is not None and call.type == "call_expression" else None
         if function is not None and re.search(r"\batomicExch\w*$|[.>]exchange$", text_of(function)):
+            listed = call.child_by_field_name("arguments") if call is not None else None
+            if listed is not None and any(map(_is_literal, listed.named_children)):
+                continue
             file, line = tree.places[node.start_point.row]
             found.add((display_path(file), line))
     return found
@@ -381,6 +390,7 @@ def _function(node: Node, declarator: Node) -> Function:
         _parameters(next(each for each in nested_declarators(declarator) if each.type == "function_declarator")),
         says.get("__cluster_dims__", ()),
         says.get("__launch_bounds__", ()),
+        says.get("__maxnreg__", ()),
     )
 
 

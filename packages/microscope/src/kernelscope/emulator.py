@@ -21,6 +21,8 @@ from kernelscope.launch import Argument, Array, Launch, Number, TensorMap, Three
 from kernelscope.limits import EMULATED_LIMITS
 from kernelscope.shared_memory import SharedArray, Variables, arrays_of, places_of, static_shared_bytes
 
+#: What a multiprocessor has, of 32 bits.
+REGISTERS = 65536
 #: A block has at most this many threads along z, on every device so far.
 MAX_BLOCK_Z = 64
 
@@ -185,6 +187,15 @@ class Emulator:
             )
         check_launch(launch, self.static_shared_bytes[launch.instance], limits)
 
+    def _registers(self, launch: Launch) -> int:
+        """How many registers a thread has when the launch starts: __maxnreg__, or as many as ptxas gives it so that the
+        blocks of __launch_bounds__, by default the launch's own, fit on a multiprocessor."""
+        attributes = self.attributes.get(launch.instance, {})
+        bounds: list[int] = attributes.get("bounds") or [launch.threads]
+        blocks = max([1, *bounds[1:2]])
+        most: list[int] = attributes.get("registers") or [256]
+        return min(*most, 256, REGISTERS // (32 * -(-bounds[0] // 32) * blocks)) // 8 * 8
+
     def check_elements(self, launch: Launch, types: Mapping[str, str]) -> None:
         """Raise UserError if a function takes a pointer to float or double where its launch gives it an array of
         another type; `types` are those of the arrays by name, in C++."""
@@ -235,6 +246,8 @@ class Emulator:
             ctypes.c_uint64(self.thread_local_bytes),
         )
         self.library.emulator_limit(ctypes.c_double(self.seconds_left or 0.0))
+        if hasattr(self.library, "emulator_registers"):
+            self.library.emulator_registers(ctypes.c_uint(self._registers(launch)))
         started = time.process_time()
         held = [_packed(argument, arrays) for argument in launch.arguments]
         addresses = (ctypes.c_void_p * max(1, len(held)))(*(ctypes.addressof(value) for value in held))

@@ -22,6 +22,12 @@ from kernelscope.sources import EMULATOR
 THREADS = 1024
 #: The cases of a race by a load and a later store, both volatile or atomic.
 LOST_UPDATES = ("lost_update", "lost_swap")
+#: What is wrong with an access to a register of a product, by the case.
+REGISTERS = {
+    "sum": "a sum of {product}; nothing has waited for it",
+    "fragment": "a register of A's fragment, which {product} still reads; nothing has waited for it",
+    "unfenced_register": "a register that {product} uses, with no wgmma.fence between",
+}
 #: How the tracer writes the place of an instruction into a text.
 _OFFSET = re.compile(r"\x01([0-9a-f]+)\x01")
 
@@ -236,13 +242,12 @@ class Words:
     def asynchrony(self, fault: RawFault) -> str:
         if self.case(fault) == "not_started":
             return f"{self.access(fault)}, which may not have started; the cluster must have met at a barrier before"
-        if self.case(fault) == "sum":
-            verb = "writes" if fault.write else "reads"
-            made = self.places.at(fault.other_pc, self.places.lines[fault.pc][0])
-            return f"{self.who(fault)} {verb} a sum of the product (wgmma) at {made}; nothing has waited for it"
         if self.case(fault) == "may_have_ended":
             return f"{self.access(fault)}, which may have ended; the cluster must meet at a barrier after it"
         at = self.places.at(fault.other_pc, self.places.lines[fault.pc][0])
+        if register := REGISTERS.get(self.case(fault)):
+            does = f"{self.who(fault)} {'writes' if fault.write else 'reads'}"
+            return f"{does} {register.format(product=f'the product (wgmma) at {at}')}"
         if self.case(fault) == "no_proxy_fence":
             memory = " of shared memory" if fault.space else ""
             what = f"{self.element(fault)}{memory}, which {self.name_thread(fault.other_thread)}"

@@ -30,7 +30,8 @@ _CLASSES = ("struct_specifier", "class_specifier", "union_specifier")
 _LISTS = ("declaration_list", "preproc_if", "preproc_ifdef", "preproc_else", "preproc_elif", "linkage_specification")
 #: nvcc includes <cuda_runtime.h>, and with it the C library's headers, in every file.
 _AS_NVCC = (
-    "#include <cstdint>\n#include <cfloat>\n#include <climits>\n#define INFINITY __builtin_huge_valf()\n"
+    "#include <cstdint>\n#include <cfloat>\n#include <climits>\n#include <cuda_device_runtime_api.h>\n"
+    "#define INFINITY __builtin_huge_valf()\n"
     '#define NAN __builtin_nanf("")\n#define M_PI 3.14159265358979323846\n'
 )
 

@@ -48,7 +48,7 @@ def rewrite(text: str, own: Sequence[str] = ()) -> str:
             inside = text[at + 1 : end]
             done[-1] = done[-1][: -len(found[0])]
             try:
-                source, call = _call(inside, len(sources))
+                source, call = _call(inside, len(sources), text[: found.start()] if "wgmma" in inside else "")
             except (ValueError, SyntaxError) as error:
                 raise UserError(
                     f"{display_path(file)}:{line}: the emulator does not understand this asm statement: {error}"
@@ -108,8 +108,9 @@ def _literal(text: str) -> str:
     return value
 
 
-def _call(inside: str, number: int) -> tuple[str | None, str]:
-    """The text of PTX of a statement, and the C++ that stands for it. None stands for an empty text."""
+def _call(inside: str, number: int, before: str) -> tuple[str | None, str]:
+    """The text of PTX of a statement, and the C++ that stands for it; `before` is what stands before one of wgmma. None
+    stands for an empty text."""
     text, *sections = _split(inside, ":")
     text = _literal(text)
     operands = []
@@ -127,19 +128,35 @@ def _call(inside: str, number: int) -> tuple[str | None, str]:
             operands.append((section == 0, "+" in constraint, letter, found["value"]))
     if not text.strip():
         return None, "do {} while (0)"
-    code = [f"::std::uint64_t emulator_values[{max(1, len(operands))}];"]
-    # What wgmma writes, it writes later: the interpreter knows these registers by their addresses. Sums that pass
-    # through its wait or its fence are not read there.
+    # Only where an instruction has a predicate may an output stay without a value.
+    mark = "" if "@" in text else "[[gnu::uninitialized]] "
+    code = [f"{mark}::std::uint64_t emulator_values[{max(1, len(operands))}];"]
+    # What wgmma writes, or reads of A, it does later: the interpreter knows these registers by their addresses. Sums
+    # that pass through its wait or its fence are not read there. A parameter that is a copy is no register of the
+    # caller's.
     placed = "wgmma." in text
     for index, (output, both, letter, value) in enumerate(operands):
         if not output or (both and not placed):
             code.append(f"::emulator::ptx::put<'{letter}'>(emulator_values[{index}], ({value}));")
-    places = [f"::emulator::ptx::place({value})" for output, *_, value in operands if output]
+    outputs = sum(output for output, *_ in operands)
+    places = [
+        f"::emulator::ptx::place({value})"
+        if output
+        else f"::emulator::ptx::input({value})"
+        if letter in "rf" and placed and not _is_copy(value.strip(), before)
+        else "{}"
+        for output, _, letter, value in operands
+    ]
     code.append(f"::emulator::ptx::Place emulator_places[] = {{{', '.join(places)}}};" if placed else "")
-    more = f", emulator_places, {len(places)}" if placed else ""
+    more = f", emulator_places, {outputs}" if placed else ""
     code.append(f"::emulator::ptx::run({number}, emulator_values, {len(operands)}{more});")
     for index, (output, _, letter, value) in enumerate(operands):
         if output and not placed:
             code.append(f"::emulator::ptx::take<'{letter}'>(emulator_values[{index}], ({value}));")
     joined = " ".join(code).replace("\n", " ")
     return text, f"do {{ {joined} }} while (0)"
+
+
+def _is_copy(name: str, before: str) -> bool:
+    """Whether a function `before` has a parameter of this name that is no reference."""
+    return name.isidentifier() and bool(re.search(rf"[(,]\s*(?:[\w:]+\s+)+{name}\s*[,)]", before))

@@ -61,7 +61,8 @@ def _differs(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 def _fault(tracer: Tracer, functions: set[str], name: str, held: np.ndarray, differ: np.ndarray) -> Fault:
     at = np.unravel_index(int(differ.argmax()), differ.shape)
     launched = re.compile(rf"\b(?:{'|'.join(re.escape(function) for function in functions)})\b")
-    own = [variable for variable in tracer.unset if launched.search(variable[4])] or tracer.unset
+    named = [variable for variable in tracer.unset if not variable[0].startswith("emulator_")]  # of asm statements
+    own = [variable for variable in named if launched.search(variable[4])] or named or tracer.unset
     variables = sorted(own, key=lambda variable: not variable[3])
     said = [f"{variable} (line {line})" for variable, _, line, *_ in variables[:3]]
     more = f" or {len(variables) - 3} others" if len(variables) > 3 else ""

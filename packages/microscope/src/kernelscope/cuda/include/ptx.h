@@ -12,7 +12,7 @@ struct Source {
     int line;
 };
 
-/// A variable that an output is written to.
+/// A variable that an output is written to, or that a product (wgmma) reads.
 struct Place {
     void* at;
     unsigned bytes;
@@ -22,11 +22,20 @@ __forceinline__ Place place(T& value)
 {
     return {&value, sizeof value};
 }
+template <typename T>
+__forceinline__ Place input(const T& value)
+{
+    return {const_cast<T*>(&value), sizeof value};
+}
+template <typename T>
+__forceinline__ Place input(const T&&)
+{
+    return {};
+}
 
 /// Runs statement `number` of emulator_ptx_sources; `values` are its operands, outputs first. With `places` it takes
 /// the values of the outputs from there, and leaves them there.
-void run(unsigned number, std::uint64_t* values, unsigned count, const Place* places = nullptr,
-         unsigned place_count = 0);
+void run(unsigned number, std::uint64_t* values, unsigned count, const Place* places = nullptr, unsigned outputs = 0);
 
 template <char CONSTRAINT, typename T>
 __forceinline__ void put(std::uint64_t& slot, T value)  // a copy: `&A[0]` of a __restrict__ A binds to no reference
@@ -52,7 +61,7 @@ __forceinline__ void take(std::uint64_t slot, T& value)
     } else if constexpr (sizeof(T) > bytes && std::is_integral_v<T>) {
         value = static_cast<T>(slot);
     } else {
-        T copy;
+        [[gnu::uninitialized]] T copy;
         __builtin_memcpy(&copy, &slot, sizeof copy);
         value = copy;
     }

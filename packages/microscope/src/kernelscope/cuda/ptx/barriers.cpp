@@ -200,7 +200,7 @@ void run_fence(const Instruction& i, Frame& f)
 
 // ---- Registers of a warp group --------------------------------------------------------------------------------------
 
-// What the warps of a block hold. At its start they hold as many as a multiprocessor has for so many threads.
+// What the warps of a block hold. All that they hold at its start is what they exchange.
 struct Registers {
     std::vector<unsigned> of_thread;           // of each warp
     std::vector<std::vector<unsigned>> asked;  // of each warp: its setmaxnreg in their order
@@ -213,7 +213,7 @@ struct Registers {
     }
 };
 static std::map<unsigned, Registers> registers;  // by block
-constexpr unsigned most_registers = 65536;
+static unsigned registers_at_start = 256;        // of a thread
 
 static void act_setmaxnreg(void* const* records, unsigned lanes)
 {
@@ -232,17 +232,17 @@ void run_setmaxnreg(const Instruction& i, Frame& f)
                               f.source->file, f.source->line);
     Registers& r = registers[block_rank()];
     if (r.of_thread.empty()) {
-        r.of_thread.assign(warps, std::min(256u, most_registers / block_threads() / 8 * 8));
+        r.of_thread.assign(warps, registers_at_start);
         r.asked.resize(warps);
     }
     r.origin = {f.source, f.pc};
     all_lanes(i, f, act_setmaxnreg);
     const Why why = [](const void* o, std::uint64_t wanted) {
-        return std::to_string(wanted) +
-               " registers per thread, of which the multiprocessor has no more: its warps hold " +
-               std::to_string(static_cast<const Registers*>(o)->held()) + " of " + std::to_string(most_registers);
+        return std::to_string(wanted) + " registers per thread, of which the block has no more: its warps hold " +
+               std::to_string(static_cast<const Registers*>(o)->held()) + " of the " +
+               std::to_string(registers_at_start * block_threads()) + " that it has since its start";
     };
-    while (r.held() - 32 * r.of_thread[warp] + 32 * wanted > most_registers)
+    while (r.held() - 32 * r.of_thread[warp] + 32 * wanted > registers_at_start * block_threads())
         sleep_for(&r, why, wanted, f.source->file, f.source->line, f.pc);
     r.of_thread[warp] = wanted;
     wake(&r);
@@ -269,3 +269,6 @@ void start_barriers()
 void end_barriers() { look_at_registers(); }
 
 }  // namespace emulator::ptx
+
+/// How many registers each thread of the next launches has at its start.
+EMULATOR_EXPORT void emulator_registers(unsigned number) { emulator::ptx::registers_at_start = number; }

@@ -11,6 +11,8 @@ bool parse_type(const std::string& word, Type& t)
     if (word == "tf32") return t = {'t', 32}, true;
     if (word == "f16x2") return t = {'H', 32}, true;
     if (word == "bf16x2") return t = {'G', 32}, true;
+    if (word == "e4m3" || word == "e4m3x2") return t = {'4', word.size() == 4 ? 8u : 16u}, true;
+    if (word == "e5m2" || word == "e5m2x2") return t = {'5', word.size() == 4 ? 8u : 16u}, true;
     if (word.size() < 2 || !std::strchr("usfb", word[0])) return false;
     const int bits = std::atoi(word.c_str() + 1);
     if (std::to_string(bits) != word.substr(1) || (bits != 8 && bits != 16 && bits != 32 && bits != 64 && bits != 128))
@@ -206,6 +208,22 @@ static std::uint64_t convert(const Instruction& i, std::uint64_t a, Type to, Typ
 }
 void run_cvt(const Instruction& i, Frame& f)
 {
+    if (is_fp8(i.type)) {  // two, of a pair or of two operands
+        const bool is_pair = i.from.kind == 'H';
+        const std::uint64_t first = get(i.operands[1], f);
+        const double upper = is_pair ? float_of_half(first >> 16) : real(first, i.from),
+                     lower = is_pair ? float_of_half(first) : real(get(i.operands[2], f), i.from);
+        const auto packed = [&](double x) { return fp8_of(i.has("relu") && x < 0 ? 0 : x, i.type.kind == '4'); };
+        return set(i.operands[0], f, packed(upper) << 8 | packed(lower));
+    }
+    if (is_fp8(i.from)) {
+        const auto unpacked = [&](std::uint64_t bits) {
+            const float x = float_of_fp8(bits, i.from.kind == '4');
+            return std::uint64_t(half_of(i.has("relu") && x < 0 ? 0 : x));
+        };
+        const std::uint64_t two = get(i.operands[1], f);
+        return set(i.operands[0], f, unpacked(two >> 8) << 16 | unpacked(two));
+    }
     if (i.type.kind == 'H' || i.type.kind == 'G') {  // the first goes to the upper half
         const Type half{i.type.kind == 'H' ? 'h' : 'g', 16};
         set(i.operands[0], f,

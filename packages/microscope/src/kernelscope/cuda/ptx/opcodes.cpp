@@ -50,7 +50,10 @@ void read_conversion(const Reading& r)
     r.require(r.types.size() >= 2);
     r.i.type = r.types[0];
     r.i.from = r.types[1];
-    r.needs(r.i.type.kind == 'H' || r.i.type.kind == 'G' ? 3 : 2);
+    const char to = r.i.type.kind, from = r.i.from.kind;
+    r.require(is_fp8(r.i.type) ? r.i.type.bits == 16 && r.i.has("satfinite") && (from == 'H' || from == 'f')
+                               : !r.i.has("satfinite") && (!is_fp8(r.i.from) || (to == 'H' && r.i.from.bits == 16)));
+    r.needs(from == 'f' && (to == 'H' || to == 'G' || is_fp8(r.i.type)) ? 3 : 2);
     r.require(!(r.i.type.kind == 't' && r.i.has("rn")));
 }
 
@@ -132,8 +135,10 @@ void read_mma(const Reading& r)
 {
     Instruction& i = r.i;
     read_shape(r);
-    r.require(r.types.size() == 4 && i.columns == 8 && i.has("row") && i.has("col") && !i.has("sp"));
+    r.require(r.types.size() == 4 && i.columns == 8 && i.has("row") && i.has("col") && !i.has("sp") &&
+              !i.starts("kind"));
     i.type = r.types[1];
+    i.from = r.types[2];
     const Type d = r.types[0], a = r.types[1], b = r.types[2], c = r.types[3];
     const int rows = i.rows, depth = i.depth;
     if (a.kind == 'f' && a.bits == 64) {
@@ -144,6 +149,10 @@ void read_mma(const Reading& r)
         i.other = b.kind == 's';
     } else if ((a.kind == 'h' && b.kind == 'h') || (a.kind == 'g' && b.kind == 'g')) {
         r.require(rows == 16 && (depth == 8 || depth == 16));
+        i.flag = c.kind == 'h';
+        i.other = d.kind == 'h';
+    } else if (is_fp8(a) && is_fp8(b)) {
+        r.require(rows == 16 && (depth == 16 || depth == 32) && a.bits == 8 && b.bits == 8);
         i.flag = c.kind == 'h';
         i.other = d.kind == 'h';
     } else {
@@ -158,6 +167,7 @@ void read_wgmma(const Reading& r)
     r.require(r.types.size() == 3 && i.rows == 64 && i.columns % 8 == 0 && i.columns <= int(most_columns) &&
               !i.has("sp"));
     i.type = r.types[1];
+    i.from = r.types[2];
     if (is_bytes(i.type) && is_bytes(r.types[2])) {
         r.require(i.depth == 32 && (i.columns <= 24 || i.columns % 16 == 0) && !i.has("satfinite"));
         r.needs(4);
@@ -165,8 +175,9 @@ void read_wgmma(const Reading& r)
         i.other = r.types[2].kind == 's';
         return;
     }
-    r.require(std::strchr("hgt", i.type.kind) && r.types[2].kind == i.type.kind &&
-              i.depth == (i.type.kind == 't' ? 8 : 16));
+    r.require(is_fp8(i.type) ? is_fp8(i.from) && i.type.bits == 8 && i.from.bits == 8
+                             : std::strchr("hgt", i.type.kind) && i.from.kind == i.type.kind);
+    r.require(i.depth == int(256 / i.type.bits));
     i.other = r.types[0].kind == 'h';
 }
 
@@ -214,7 +225,7 @@ const Opcode opcodes[] = {
     {"cos", run_unary, 2, one},
     {"tanh", run_unary, 2, one},
     {"mov", run_mov, 2, nullptr},
-    {"cvt", run_cvt, 2, "rn rz rna rni rzi rmi rpi ftz relu sat", 0, read_conversion},
+    {"cvt", run_cvt, 2, "rn rz rna rni rzi rmi rpi ftz relu sat satfinite", 0, read_conversion},
     {"setp", run_setp, 3, nullptr},
     {"selp", run_selp, 4, nullptr},
     {"prmt", run_prmt, 4, none},

@@ -15,7 +15,7 @@
 namespace emulator::ptx {
 
 struct Type {
-    char kind = 'b';  // u, s, f, b; h: half, g: bfloat16
+    char kind = 'b';  // u, s, f, b; h: half, g: bfloat16, t: TF32, 4: e4m3, 5: e5m2; H, G: two of h, g
     unsigned bits = 32;
     unsigned bytes() const { return bits / 8; }
 };
@@ -46,8 +46,7 @@ struct Frame {
     const Source* source;
     const void* pc;
     std::size_t next;
-    const Place* places;  // of the first operands; null if they are copied
-    unsigned place_count;
+    const Place* places;  // of the operands, in a statement with wgmma; else null
 };
 using Run = void (*)(const Instruction&, Frame&);
 
@@ -134,6 +133,7 @@ inline std::uint64_t bits_of_real(double value, Type t)
     return t.bits == 64 ? bits_of<std::uint64_t>(value) : bits_of<std::uint32_t>(static_cast<float>(value));
 }
 inline bool is_real(Type t) { return t.kind == 'f' || t.kind == 'h' || t.kind == 'g'; }
+inline bool is_fp8(Type t) { return t.kind == '4' || t.kind == '5'; }
 bool parse_type(const std::string& word, Type& t);
 
 enum Code { add, sub, mul, mul_hi, mul_wide, min_, max_, and_, or_, xor_, shl, shr, div_, rem, exch, inc, dec, cas };

@@ -48,17 +48,15 @@ const bool registered = [] {
 }  // namespace
 
 __attribute__((noinline)) void run(unsigned number, std::uint64_t* values, unsigned count, const Place* places,
-                                   unsigned place_count)
+                                   unsigned outputs)
 {
-    for (unsigned k = 0; k < place_count; ++k)
-        std::memcpy(&(values[k] = 0), places[k].at, std::min(places[k].bytes, 8u));
+    for (unsigned k = 0; k < outputs; ++k) std::memcpy(&(values[k] = 0), places[k].at, std::min(places[k].bytes, 8u));
     const Program& p = program(number, count);
     std::uint64_t locals[64];
     std::unique_ptr<std::uint64_t[]> more;
     if (p.locals > 64) more = std::make_unique<std::uint64_t[]>(p.locals);
-    Frame frame{
-        values, count,      more ? more.get() : locals, &emulator_ptx_sources[number], __builtin_return_address(0), 0,
-        places, place_count};
+    Frame frame{values, count, more ? more.get() : locals, &emulator_ptx_sources[number], __builtin_return_address(0),
+                0,      places};
     while (frame.next < p.code.size()) {
         const Instruction& i = p.code[frame.next++];
         if (i.predicate >= 0) {
@@ -68,7 +66,7 @@ __attribute__((noinline)) void run(unsigned number, std::uint64_t* values, unsig
         }
         i.run(i, frame);
     }
-    for (unsigned k = 0; k < place_count; ++k) std::memcpy(places[k].at, &values[k], std::min(places[k].bytes, 8u));
+    for (unsigned k = 0; k < outputs; ++k) std::memcpy(places[k].at, &values[k], std::min(places[k].bytes, 8u));
 }
 
 }  // namespace emulator::ptx

@@ -7,12 +7,14 @@ namespace emulator::ptx {
 Row rows[16];
 Columns columns;
 
-void clear(unsigned count, unsigned depth, Short kind)
+void clear(unsigned count, unsigned depth, Short kind_of_rows, Short kind_of_columns, int kept)
 {
     for (Row& row : rows) row.zero = true, row.special = false;
     columns.count = count;
     columns.depth = depth;
-    columns.kind = kind;
+    columns.kind = kind_of_columns;
+    columns.kind_of_rows = kind_of_rows;
+    columns.kept = kept;
     columns.special = false;
 }
 
@@ -20,13 +22,12 @@ void clear(unsigned count, unsigned depth, Short kind)
 // where a register holds `per` elements.
 void take_rows(const Operand& a, Frame& f, unsigned lane, Type t, unsigned depth, bool negated)
 {
-    const unsigned g = lane / 4, per = t.kind == 't' ? 1 : 2;
+    const unsigned g = lane / 4, per = per_register(t);
     const unsigned registers = 16 * depth / 32 / per;
     for (unsigned r = 0; r < registers; ++r) {
         const std::uint32_t v = get(part(a, r), f);
         const unsigned k = per * (lane % 4) + r / 2 * 4 * per, row = g + 8 * (r % 2);
-        for (unsigned e = 0; e < per; ++e)
-            set(rows[row], k + e, short_of(t), per == 1 ? v : v >> 16 * e & 0xffff, negated);
+        for (unsigned e = 0; e < per; ++e) set(rows[row], k + e, short_of(t), element(v, e, t), negated);
     }
 }
 
@@ -66,15 +67,15 @@ static void act_mma(void* const* records, unsigned lanes)
     if (!is_whole(records, lanes)) return;
     const Instruction& i = *lane_of(records, 0).instruction;
     const Operand &d = i.operands[0], &a = i.operands[1], &b = i.operands[2], &c = i.operands[3];
-    const unsigned depth = i.depth, per = i.type.kind == 't' ? 1 : 2;
-    clear(8, depth, short_of(i.type));
+    const unsigned depth = i.depth, per = per_register(i.type);
+    clear(8, depth, short_of(i.type), short_of(i.from));
     for (unsigned lane = 0; lane < 32; ++lane) {
         Frame& f = *lane_of(records, lane).frame;
         take_rows(a, f, lane, i.type, depth);
         for (unsigned r = 0; r < 8 * depth / 32 / per; ++r) {
             const std::uint32_t v = get(part(b, r), f);
             for (unsigned e = 0; e < per; ++e)
-                columns.set(per * (lane % 4) + r * 4 * per + e, lane / 4, per == 1 ? v : v >> 16 * e & 0xffff);
+                columns.set(per * (lane % 4) + r * 4 * per + e, lane / 4, element(v, e, i.from));
         }
         exchange_sums(c, f, lane, 8, i.flag, false, sums);
     }
@@ -197,7 +198,7 @@ static void act_fragments(void* const* records, unsigned lanes)
     const int depth = kind == Short::tf32 ? std::min(one.k, 8) : std::min(one.k, 16);
     for (int e = 0; e < one.m * one.n; ++e) d[e] = of(e % 32).c[e / 32];
     for (int first = 0; first < one.k; first += depth) {
-        clear(one.n, depth, kind);
+        clear(one.n, depth, kind, kind);
         for (int k = 0; k < depth; ++k)
             for (int j = 0; j < one.n; ++j) {
                 const int e = (first + k) * one.n + j;

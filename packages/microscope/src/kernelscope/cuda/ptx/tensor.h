@@ -9,7 +9,7 @@ extern Row rows[16];
 extern Columns columns;
 extern float sums[16][most_columns];
 
-void clear(unsigned count, unsigned depth, Short kind);
+void clear(unsigned count, unsigned depth, Short kind_of_rows, Short kind_of_columns, int kept = kept_bits);
 void take_rows(const Operand& a, Frame& f, unsigned lane, Type t, unsigned depth, bool negated = false);
 void exchange_sums(const Operand& c, Frame& f, unsigned lane, unsigned count, bool halves, bool store,
                    float (*sums)[most_columns]);
@@ -29,6 +29,16 @@ void take_rows_of_bytes(const Operand& a, Frame& f, unsigned lane, unsigned dept
 void exchange_sums_of_bytes(const Operand& c, Frame& f, unsigned lane, unsigned count, bool store);
 void multiply_bytes(unsigned count, unsigned depth);
 
-inline Short short_of(Type t) { return t.kind == 'h' ? Short::half : t.kind == 'g' ? Short::bfloat16 : Short::tf32; }
+inline Short short_of(Type t)
+{
+    return t.kind == 'h'   ? Short::half
+           : t.kind == 'g' ? Short::bfloat16
+           : t.kind == '4' ? Short::e4m3
+           : t.kind == '5' ? Short::e5m2
+                           : Short::tf32;
+}
+/// Elements in a register, and one of them.
+inline unsigned per_register(Type t) { return 32 / t.bits; }
+inline std::uint32_t element(std::uint32_t v, unsigned e, Type t) { return cut(v >> t.bits * e, t.bits); }
 
 }  // namespace emulator::ptx

@@ -3,12 +3,11 @@
 //
 // An instruction of short numbers is one fused sum: products are exact, each is cut towards zero to 25 fractional bits
 // below the largest exponent among the products and C, the sum of what is left is exact, and the result is cut to a
-// float towards zero. Of the sums kept as half, for which there is no model, the last step here rounds to the nearest
-// half.
+// float towards zero. wgmma of FP8 keeps 13 bits instead of 25, also of the result. Of the sums kept as half, for which
+// there is no model, the last step here rounds to the nearest half.
 #pragma once
 
-#include "../include/cuda_bf16.h"
-#include "../include/cuda_fp16.h"
+#include "../include/cuda_fp8.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,13 +15,21 @@
 #include <cstring>
 #include <limits>
 
+// Hot: the rest of the interpreter is optimised less, which halves the time of the first trace.
+#pragma GCC push_options
+#pragma GCC optimize("O3")
+
 namespace emulator {
 
 /// How an operand is stored, and the bits of its fraction that count.
-enum class Short { half, bfloat16, tf32 };
-constexpr int fraction_bits(Short kind) { return kind == Short::bfloat16 ? 7 : 10; }
+enum class Short { half, bfloat16, tf32, e4m3, e5m2 };
+constexpr int fraction_bits(Short kind)
+{
+    return kind == Short::bfloat16 ? 7 : kind == Short::e4m3 ? 3 : kind == Short::e5m2 ? 2 : 10;
+}
 
-constexpr int most_depth = 16, most_columns = 256;
+constexpr int kept_bits = 25, kept_of_fp8 = 13;
+constexpr int most_depth = 32, most_columns = 256;
 
 /// significand * 2^(exponent - fraction_bits); or, if it is not finite, `special`.
 struct Element {
@@ -31,6 +38,15 @@ struct Element {
     bool special;
 };
 
+[[gnu::noinline]] inline Element element_of_fp8(bool is_e4m3, std::uint32_t bits)
+{
+    const int fraction = is_e4m3 ? 3 : 2, bias = is_e4m3 ? 7 : 15, sign = bits & 0x80 ? -1 : 1;
+    const int exponent = (bits & 0x7f) >> fraction, mantissa = bits & ((1 << fraction) - 1);
+    const float value = float_of_fp8(bits, is_e4m3);
+    if (!std::isfinite(value)) return {0, -126, value, true};
+    if (exponent) return {sign * (mantissa | 1 << fraction), exponent - bias, value, false};
+    return {sign * mantissa, mantissa ? 1 - bias : -126, value, false};
+}
 inline Element element_of(Short kind, std::uint32_t bits)
 {
     float value;
@@ -41,6 +57,7 @@ inline Element element_of(Short kind, std::uint32_t bits)
         if (exponent) return {sign * (mantissa | 0x400), exponent - 15, value, false};
         return {sign * mantissa, mantissa ? -14 : -126, value, false};
     }
+    if (kind == Short::e4m3 || kind == Short::e5m2) return element_of_fp8(kind == Short::e4m3, bits);
     const int drop = kind == Short::bfloat16 ? 16 : 13, fraction = 23 - drop;
     if (kind == Short::bfloat16) bits <<= 16;
     bits &= ~((1u << drop) - 1);
@@ -59,7 +76,8 @@ struct Row {
 };
 struct Columns {
     int count, depth;
-    Short kind;
+    Short kind, kind_of_rows;
+    int kept = kept_bits;  // bits below the largest exponent
     bool special;
     alignas(32) int significand[most_depth][most_columns];
     alignas(32) int exponent[most_depth][most_columns];
@@ -84,8 +102,6 @@ inline void set(Row& row, int k, Short kind, std::uint32_t bits, bool negated = 
     row.special |= e.special;
 }
 
-constexpr int kept_bits = 25;
-
 /// Towards zero, to 24 bits or what a subnormal number has.
 inline float cut_to_float(double x)
 {
@@ -108,24 +124,28 @@ inline float round_to_half(double x)
 #define EMULATOR_VECTORISED
 #endif
 
+// As std::max and std::min, which g++ calls in code that it optimises less.
+[[gnu::always_inline]] inline int larger(int a, int b) { return a > b ? a : b; }
+[[gnu::always_inline]] inline int smaller(int a, int b) { return a < b ? a : b; }
+
 /// c[j] = a b[j] + c[j] for `count` columns from `first` on: one step of the instruction.
 EMULATOR_VECTORISED inline void multiply_row(const Row& a, const Columns& b, float* c, bool to_half)
 {
     constexpr int width = 64;
-    const int left = kept_bits - 2 * fraction_bits(b.kind);
+    const int kept = b.kept, left = kept - fraction_bits(b.kind_of_rows) - fraction_bits(b.kind);
     alignas(32) int largest[width], even[width], odd[width];
     for (int first = 0; first < b.count; first += width) {
-        const int n = std::min(width, b.count - first);
+        const int n = smaller(width, b.count - first);
         for (int j = 0; j < n; ++j) {
             std::uint32_t bits;
             std::memcpy(&bits, c + first + j, 4);
             const int exponent = bits >> 23 & 0xff;
-            largest[j] = std::max(exponent - 127, -126);
+            largest[j] = larger(exponent - 127, -126);
             even[j] = odd[j] = 0;
         }
         for (int k = 0; k < b.depth; ++k) {
             const int* exponent = b.exponent[k] + first;
-            for (int j = 0; j < n; ++j) largest[j] = std::max(largest[j], a.exponent[k] + exponent[j]);
+            for (int j = 0; j < n; ++j) largest[j] = larger(largest[j], a.exponent[k] + exponent[j]);
         }
         for (int k = 0; k < b.depth; ++k) {
             const int own = a.significand[k], own_exponent = a.exponent[k];
@@ -135,7 +155,7 @@ EMULATOR_VECTORISED inline void multiply_row(const Row& a, const Columns& b, flo
             for (int j = 0; j < n; ++j) {
                 const int product = own * significand[j], sign = product >> 31;
                 const unsigned magnitude = static_cast<unsigned>((product ^ sign) - sign) << left;
-                const int away = std::min(largest[j] - own_exponent - exponent[j], 31);
+                const int away = smaller(largest[j] - own_exponent - exponent[j], 31);
                 const int cut = magnitude >> away;
                 sum[j] += (cut ^ sign) - sign;
             }
@@ -145,12 +165,14 @@ EMULATOR_VECTORISED inline void multiply_row(const Row& a, const Columns& b, flo
             std::memcpy(&bits, c + first + j, 4);
             const int exponent = bits >> 23 & 0xff;
             const std::uint32_t mantissa = exponent ? (bits & 0x7fffff) | 0x800000 : bits & 0x7fffff;
-            const int away = std::min(largest[j] - std::max(exponent - 127, -126), 31);
-            const std::int64_t cut = mantissa << (kept_bits - 23) >> away;
+            const int away = smaller(largest[j] - larger(exponent - 127, -126), 31);
+            const std::int64_t cut = (kept < 23 ? mantissa >> (23 - kept) : mantissa << (kept - 23)) >> away;
             const std::int64_t total = std::int64_t(even[j]) + odd[j] + (bits >> 31 ? -cut : cut);
-            const double unit = bits_of<double>(static_cast<std::uint64_t>(1023 + largest[j] - kept_bits) << 52);
+            const double unit = bits_of<double>(static_cast<std::uint64_t>(1023 + largest[j] - kept) << 52);
             const double exact = static_cast<double>(total) * unit;
             c[first + j] = to_half ? round_to_half(exact) : cut_to_float(exact);
+            if (kept < 23 && !to_half)
+                c[first + j] = bits_of<float>(bits_of<std::uint32_t>(c[first + j]) & ~0u << (23 - kept));
         }
     }
 }
@@ -188,3 +210,5 @@ inline void multiply(const Row& a, const Columns& b, float* c, bool to_half = fa
 }
 
 }  // namespace emulator
+
+#pragma GCC pop_options

@@ -85,7 +85,7 @@ static void act_wgmma(void* const* records, unsigned lanes)
     if (!is_whole(records, lanes)) return;
     const Instruction& i = *lane_of(records, 0).instruction;
     Frame& first = *lane_of(records, 0).frame;
-    const unsigned size = i.type.kind == 't' ? 4 : 2, depth = i.depth, count = i.columns;
+    const unsigned size = i.type.bytes(), depth = i.depth, count = i.columns;
     const Operand &d = i.operands[0], &a = i.operands[1], &b = i.operands[2];
     check_fence(first);
     const bool accumulate = i.operands.size() > 3 ? get(i.operands[3], first) : true;
@@ -95,13 +95,13 @@ static void act_wgmma(void* const* records, unsigned lanes)
     const bool minus_a = option(4) == -1, minus_b = option(5) == -1;
     const bool from_registers = a.kind == Operand::list;
     const bool a_across = !from_registers && option(6) == 1, b_across = option(from_registers ? 6 : 7) == 1;
-    clear(count, depth, short_of(i.type));
+    clear(count, depth, short_of(i.type), short_of(i.from), size == 1 ? kept_of_fp8 : kept_bits);
     if (from_registers) {
         for (unsigned lane = 0; lane < 32; ++lane)
             take_rows(a, *lane_of(records, lane).frame, lane, i.type, depth, minus_a);
     } else {
         read(Layout(get(a, first), a_across, size), thread_in_block() / 32 % 4 * 16, 16, depth, first,
-             [&](unsigned line, unsigned k, std::uint32_t v) { set(rows[line], k, columns.kind, v, minus_a); });
+             [&](unsigned line, unsigned k, std::uint32_t v) { set(rows[line], k, columns.kind_of_rows, v, minus_a); });
     }
     read(Layout(get(b, first), b_across, size), 0, count, depth, first,
          [&](unsigned line, unsigned k, std::uint32_t v) { columns.set(k, line, v, minus_b); });
@@ -150,10 +150,11 @@ void run_wgmma(const Instruction& i, Frame& f)
         ++mine.started;
         mine.last = {f.source, f.pc};
     }
-    for (const Operand& sum : i.operands[0].parts)
-        if (sum.kind == Operand::slot && unsigned(sum.index) < f.place_count)
-            watch::sum_begins(f.places[sum.index].at, f.places[sum.index].bytes,
-                              products[thread_number() / 32].groups.size(), f.pc);
+    for (unsigned k = 0; k < 2; ++k)  // the sums, and A if it is a list
+        for (const Operand& each : i.operands[k].parts)
+            if (each.kind == Operand::slot && unsigned(each.index) < f.count && f.places)
+                watch::product_begins(f.places[each.index].at, f.places[each.index].bytes,
+                                      products[thread_number() / 32].groups.size(), f.pc, k == 1);
 }
 static void act_nothing(void* const*, unsigned) {}
 static void act_wgmma_commit(void* const*, unsigned)
@@ -164,7 +165,11 @@ static void act_wgmma_commit(void* const*, unsigned)
 }
 void run_wgmma_commit(const Instruction& i, Frame& f) { all_lanes(i, f, act_wgmma_commit); }
 static void act_wgmma_fence(void* const*, unsigned) { products[thread_number() / 32].fenced = true; }
-void run_wgmma_fence(const Instruction& i, Frame& f) { all_lanes(i, f, act_wgmma_fence); }
+void run_wgmma_fence(const Instruction& i, Frame& f)
+{
+    all_lanes(i, f, act_wgmma_fence);
+    watch::registers_fenced();
+}
 // A product is one operation of four warps: that a group of them is done for one warp says that it is done for all.
 void run_wgmma_wait(const Instruction& i, Frame& f)
 {
@@ -178,7 +183,7 @@ void run_wgmma_wait(const Instruction& i, Frame& f)
         while (products[w].groups.size() < wanted)
             sleep_for(&products[w], why, w % (block_threads() / 32), f.source->file, f.source->line, f.pc);
     all_lanes(i, f, act_nothing);
-    watch::sums_end(wanted);
+    watch::products_end(wanted);
     for (unsigned w = first; wanted && w < std::min<std::size_t>(first + 4, products.size()); ++w)
         watch::learn(wgmma_of_warp + w, products[w].groups[wanted - 1]);
 }

@@ -53,10 +53,11 @@ void reads_only(const void* address, unsigned bytes, const void* pc);
 /// From now on these bytes of shared memory are an mbarrier, which threads do not write; with a pc of null they are
 /// none.
 void guard(const void* address, unsigned bytes, const void* pc);
-/// A product (wgmma) of the running thread's group number `group` is going to write a register; those of groups before
-/// `end` are written.
-void sum_begins(const void* address, unsigned bytes, unsigned group, const void* pc);
-void sums_end(unsigned end);
+/// A product (wgmma) of the running thread's group number `group` is going to write a register, or to read it; those of
+/// groups before `end` have done so. Between two products, a fence is to order what the thread does with it.
+void product_begins(const void* address, unsigned bytes, unsigned group, const void* pc, bool is_read);
+void products_end(unsigned end);
+void registers_fenced();
 void remark(const std::string& text, const char* file, int line);
 void release(Known& to);  // what the running thread has done and knows is now known to `to`
 void acquire(const Known& from);

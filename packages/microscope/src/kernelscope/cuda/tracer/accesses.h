@@ -10,7 +10,7 @@ namespace emulator::tracer {
 
 extern bool watching;
 extern bool unknown_is_fine;  // whether what no thread wrote may be read: a copy may bring what nobody uses
-extern unsigned sums_count;   // of the registers that products are going to write
+extern unsigned in_products;  // of the registers that products use, and of the threads that prepare them
 extern bool stores_leave;     // whether copies are going to write global memory
 
 // Remembers who read a unit: the last reader, and another one that nothing orders before the last.
@@ -53,8 +53,8 @@ inline void name_array(Access& access)
 
 void report_below_frame(std::uintptr_t at, unsigned size, bool write);
 void start_units();  // of a block
-/// units.cpp: an access to a register that a product is going to write.
-void examine_sums(std::uintptr_t at, unsigned size, bool write);
+/// units.cpp: an access to a register that a product may use, now or next.
+void examine_registers(std::uintptr_t at, unsigned size, bool write);
 /// units.cpp: an access to global memory while copies are going to write there.
 void examine_stores(const Access& access);
 /// clusters.cpp: an access to the memory of another block.
@@ -77,7 +77,7 @@ void start_updates();  // of a block
     if (!current || !on_stack(at) || at % size) return false;
     const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
     if (__builtin_expect(at < frame, false)) report_below_frame(at, size, write);
-    if (__builtin_expect(sums_count != 0, false)) examine_sums(at, size, write);
+    if (__builtin_expect(in_products != 0, false)) examine_registers(at, size, write);
     return true;
 }
 

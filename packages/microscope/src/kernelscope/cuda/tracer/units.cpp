@@ -8,18 +8,38 @@
 namespace emulator {
 namespace tracer {
 
-unsigned sums_count;
+unsigned in_products;
 bool stores_leave;
 
 namespace {
 
-// Registers that products are going to write: neighbours of one instruction are one entry.
-struct Sums {
+// Registers of products under way, which are going to write them, or read them: A's. Neighbours of one instruction are
+// one entry.
+struct Registers {
     std::uintptr_t begin, end;
     unsigned group;
     const void* pc;
+    bool is_read;
 };
-std::vector<std::vector<Sums>> sums_of;  // of each thread
+std::vector<std::vector<Registers>> registers_of;  // of each thread
+
+// What each thread does to its registers after its first wgmma.fence, by their distance from the top of its stack.
+struct Touch {
+    std::uintptr_t pc;
+    unsigned fences;  // of the thread until then
+    bool write;
+};
+constexpr std::uintptr_t register_bytes = 4;
+struct Touched {
+    unsigned fences = 0;
+    std::vector<Touch> registers;
+};
+std::vector<Touched> touched;
+
+std::size_t number_of_register(std::uintptr_t at)
+{
+    return (reinterpret_cast<std::uintptr_t>(current->stack) + stack_bytes - 1 - at) / register_bytes;
+}
 
 // Global memory that copies are going to write, by its begin.
 struct Destination {
@@ -120,19 +140,28 @@ void examine_unfenced(const void* from, unsigned bytes, const void* pc)
 
 void start_units()
 {
-    sums_of.assign(wgmma_of_warp, {});
-    sums_count = 0;
+    registers_of.assign(wgmma_of_warp, {});
+    touched.assign(wgmma_of_warp, {});
+    in_products = 0;
     destinations.clear();
     stores_leave = false;
 }
 
-[[gnu::noinline]] void examine_sums(std::uintptr_t at, unsigned size, bool write)
+[[gnu::noinline]] void examine_registers(std::uintptr_t at, unsigned size, bool write)
 {
-    for (const Sums& sums : sums_of[running]) {
-        if (at + size <= sums.begin || at >= sums.end) continue;
+    for (const Registers& used : registers_of[running]) {
+        if (at + size <= used.begin || at >= used.end || (used.is_read && !write)) continue;
         const Access access{at, size, write, last_access, shared, -1, at};
-        return report_beside(Kind::asynchrony, access, Case::sum, number_of(sums.pc) - 1);
+        return report_beside(Kind::asynchrony, access, used.is_read ? Case::fragment : Case::sum,
+                             number_of(used.pc) - 1);
     }
+    auto& [fences, registers] = touched[running];
+    const std::size_t first = number_of_register(at + size - 1), last = number_of_register(at);
+    if (!fences) return;
+    if (last >= registers.size()) registers.resize(last + 64);
+    for (std::size_t k = first; k <= last; ++k)
+        if (Touch& touch = registers[k]; write || !touch.write || touch.fences != fences)
+            touch = {last_access, fences, write};
 }
 
 [[gnu::noinline]] void examine_stores(const Access& access)
@@ -147,28 +176,41 @@ namespace watch {
 
 using namespace tracer;
 
-void sum_begins(const void* address, unsigned bytes, unsigned group, const void* pc)
+void registers_fenced()
 {
     if (!watching) return;
+    in_products += !touched[running].fences++;
+}
+
+void product_begins(const void* address, unsigned bytes, unsigned group, const void* pc, bool is_read)
+{
+    if (!watching || !address) return;
     const auto at = reinterpret_cast<std::uintptr_t>(address);
-    auto& own = sums_of[running];
-    const auto same =
-        std::find_if(own.begin(), own.end(), [&](const Sums& s) { return s.pc == pc && at >= s.begin && at <= s.end; });
+    auto& own = registers_of[running];
+    const auto same = std::find_if(own.begin(), own.end(), [&](const Registers& r) {
+        return r.pc == pc && r.group == group && r.is_read == is_read && at >= r.begin && at <= r.end;
+    });
     if (same == own.end()) {
-        own.push_back({at, at + bytes, group, pc});
-        ++sums_count;
+        own.push_back({at, at + bytes, group, pc, is_read});
+        ++in_products;
     } else {
         same->end = std::max(same->end, at + bytes);
-        same->group = group;
+    }
+    const auto& [fences, registers] = touched[running];
+    const std::size_t number = number_of_register(at);
+    if (!on_stack(at) || number >= registers.size()) return;
+    if (const Touch& touch = registers[number]; touch.fences == fences && (touch.write || !is_read)) {
+        const Access access{at, bytes, touch.write, touch.pc, shared, -1, at};
+        report_beside(Kind::asynchrony, access, Case::unfenced_register, number_of(pc) - 1);
     }
 }
 
-void sums_end(unsigned end)
+void products_end(unsigned end)
 {
     if (!watching) return;
-    auto& own = sums_of[running];
-    const auto rest = std::remove_if(own.begin(), own.end(), [&](const Sums& s) { return s.group < end; });
-    sums_count -= own.end() - rest;
+    auto& own = registers_of[running];
+    const auto rest = std::remove_if(own.begin(), own.end(), [&](const Registers& r) { return r.group < end; });
+    in_products -= own.end() - rest;
     own.erase(rest, own.end());
 }
 

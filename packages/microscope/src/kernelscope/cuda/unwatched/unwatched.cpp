@@ -20,8 +20,9 @@ bool accesses(const void*, unsigned, bool, const void*) { return true; }
 void atomic(const void*, unsigned, bool, const void*, Strength) {}
 void reads_only(const void*, unsigned, const void*) {}
 void guard(const void*, unsigned, const void*) {}
-void sum_begins(const void*, unsigned, unsigned, const void*) {}
-void sums_end(unsigned) {}
+void product_begins(const void*, unsigned, unsigned, const void*, bool) {}
+void products_end(unsigned) {}
+void registers_fenced() {}
 void remark(const std::string&, const char*, int) {}
 void release(Known&) {}
 void acquire(const Known&) {}
