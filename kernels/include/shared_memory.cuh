@@ -33,6 +33,11 @@ __device__ __forceinline__ void load_8_bytes(unsigned& first, unsigned& second, 
     asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(first), "=r"(second) : "r"(address) : "memory");
 }
 
+__device__ __forceinline__ void store_8_bytes(unsigned address, int first, int second)
+{
+    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(first), "r"(second) : "memory");
+}
+
 /// 4 bytes, at a multiple of 4.
 __device__ __forceinline__ void load_4_bytes(unsigned& to, unsigned address)
 {
