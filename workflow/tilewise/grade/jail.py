@@ -63,7 +63,7 @@ def jailed(call: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 _deny()
                 held["value"] = call(*arguments, **named)
-            except BaseException as error:  # noqa: BLE001: raised again in the thread that asked
+            except BaseException as error:  # raised again in the thread that asked
                 held["error"] = error
 
         thread = threading.Thread(target=run)

@@ -25,8 +25,9 @@ from tilewise.study.precision import PRECISIONS
 _FUNCTION = driver.CUfunction_attribute
 #: Clusters of more blocks than this are not on every device, and have to be asked for.
 PORTABLE_CLUSTER = 8
-#: The types of a tensor map by element type. TMA copies bytes; it has no signed ones.
-_TENSOR_TYPES = {name: element.array_name.upper() for name, element in ELEMENT_TYPES.items()} | {"int8": "UINT8", "tf32": "TFLOAT32"}
+#: The types of a tensor map by element type. TMA copies bytes, and has no signed ones; it rounds to TF32.
+_TENSOR_TYPES = {name: element.array_name.upper() for name, element in ELEMENT_TYPES.items()}
+_TENSOR_TYPES |= {"int8": "UINT8", "tf32": "TFLOAT32"}
 _SWIZZLE_NAMES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 
 

@@ -18,7 +18,7 @@ struct TensorMap {
     std::uint32_t magic, rank, bytes, swizzle;  // bytes of an element
     std::uint64_t base, shape[5], pitch[5];     // the innermost dimension first; pitch in bytes
     std::uint16_t box[5], step[5];
-    std::uint8_t to_tf32;                       // whether elements are rounded to TF32 on their way to shared memory
+    std::uint8_t to_tf32;  // whether elements are rounded to TF32 on their way to shared memory
 };
 static_assert(sizeof(TensorMap) <= 128);
 
