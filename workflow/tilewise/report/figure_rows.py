@@ -44,7 +44,7 @@ def described(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     and TFLOP/s otherwise. The categories of `shape` begin with the smallest product.
     """
     named = rows[[name for name in ("kernel", "choice", "dtype", "shape") if name in rows]].astype("object").fillna("")
-    said = [", ".join(filter(None, row)) for row in named.itertuples(index=False)]
+    said = [", ".join(filter(None, row)) for row in named.to_numpy()]
     added: dict[str, Any] = {"machine": rows["platform"].map(evidence.labels)} if "platform" in rows else {}
     if "gflops" in rows:
         unit, large = ("TFLOP/s", 1000) if rows["gflops"].max() >= 100 else ("GFLOP/s", 1)  # no CPU loop is that fast
