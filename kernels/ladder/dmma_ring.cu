@@ -16,8 +16,8 @@
 // chunks. In A, whose rows are free to choose, thread g takes row (g % 2) * 4 + g / 2 of each eight: rows i and i + 4,
 // whose swizzles differ in the bit that t leaves alone. As in dmma_pipelined.cu the product is C^T = B^T A^T.
 //
-// What it costs: a workspace of one tile per multiprocessor, and a launch that adds the shares if tiles are cut; rows of
-// an odd number of elements are copied first, because TMA needs a pitch of a multiple of 16 bytes.
+// What it costs: a workspace of one tile per multiprocessor, and a launch that adds the shares if tiles are cut. Rows
+// of an odd number of elements are copied first, because TMA needs a pitch of a multiple of 16 bytes.
 // What the machine code shows (128 x 128, warps 64 x 32): the loop has 128 instructions for 16 of k, 32 of them
 // DMMA.16x8x8, 24 LDS.128 and 47 NOP that ptxas puts behind DMMAs; 208 registers, no spills. Waits for operands are
 // still there, since ptxas moves loads towards their registers' last use.
@@ -26,9 +26,9 @@
 //    2048^3   1.026 and 1.05, 1.021 and 1.014
 // 64.3 TFLOP/s at 4096^3 are 96 % of the peak. At 1024^3 dmma_pipelined.cu is faster (1.06): 64 tiles in halves need as
 // long for the shares as for the products (0.84), tiles of 128 x 64 fill the chip once (1.00).
-// What lost, at 4096^3: tiles of 128 x 64 (1.009) and 64 x 64 (0.89); dmma_pipelined.cu with lagging loads alone (1.00),
-// and with equal shares (1.02); two blocks of 4 warps per multiprocessor, as cuBLAS has them (0.95). A last wave of 124
-// tiles for 132 blocks is not cut: 0.297 ms at 2048^3 with shares, 0.290 without.
+// What lost, at 4096^3: tiles of 128 x 64 (1.009) and 64 x 64 (0.89); dmma_pipelined.cu with lagging loads alone
+// (1.00), and with equal shares (1.02); two blocks of 4 warps per multiprocessor, as cuBLAS has them (0.95). A last
+// wave of 124 tiles for 132 blocks is not cut: 0.297 ms at 2048^3 with shares, 0.290 without.
 //
 // A is n x p, B is p x m, C is n x m, all row-major; the maps of A and B may be of padded copies (pad).
 // Launches: pad, twice, only if p or m is odd: block (256); dmma_ring: block (384), grid (multiprocessors), dynamic
@@ -84,7 +84,7 @@ dmma_ring(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap
             for (int step = segment.first; step < segment.last; ++step) {
                 wait_for_without_loop(ring.empty(), ring.parity ^ 1);
                 if (step == segment.first)
-                    notes[number % NOTES] = {row, column, segment.last - segment.first, segment.first == 0, work.done()};
+                    notes[number % NOTES] = {row, column, segment.last - step, segment.first == 0, work.done()};
                 arrive_and_expect(ring.full(), A_BYTES + B_BYTES);
                 load_box(ring.tile(), A, row, step * TILE_K, ring.full());
                 #pragma unroll
@@ -102,7 +102,8 @@ dmma_ring(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, warp = threadIdx.x / 32;
     const int warp_row = warp / (TILE_M / WARP_M) * WARP_N, warp_col = warp % (TILE_M / WARP_M) * WARP_M;
     const int row_of_eight = g % 2 * 4 + g / 2;
-    // Where the thread's first fragments lie in a stage: A at the first and the second 8 of k, B at k = 2 t and 2 t + 1.
+    // Where the thread's first fragments lie in a stage: A's at the first and second 8 of k, B's at k = 2 t and
+    // 2 t + 1.
     const unsigned lane_a = (warp_row + row_of_eight) * 128 + (t ^ row_of_eight) * 16;
     const unsigned lane_b = A_BYTES + warp_col / 16 * B_BOX + 2 * t * 128 + (g ^ (2 * t)) * 16;
     const unsigned lanes_a[2] = {lane_a, lane_a ^ 64}, lanes_b[2] = {lane_b, (lane_b ^ 16) + 128};
@@ -152,8 +153,8 @@ dmma_ring(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap
             }
         }
 
-        // Thread (g, t) holds rows t and t + 4 of every 8, columns 2 g and 2 g + 1 of every 16. The owner's sums go to C,
-        // where the shares of others will be added.
+        // Thread (g, t) holds rows t and t + 4 of every 8, columns 2 g and 2 g + 1 of every 16. The owner's sums go to
+        // C, where the shares of others will be added.
         const bool owner = note->owner;
         double* const to = owner ? C : shares + static_cast<long long>(blockIdx.x) * (TILE_N * TILE_M);
         const int rows = owner ? n : TILE_N, columns = owner ? m : TILE_M;

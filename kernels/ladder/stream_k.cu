@@ -15,8 +15,8 @@
 // 8192^3 falls from 56 to 53 TFLOP/s. The producer runs ahead into the next tile while the consumers store the last
 // one. It transposes as in transposing_ring.cu if B is narrow, and takes A transposed beforehand, as in tma_ring.cu,
 // if a row of A is used so often that the launch is cheaper (m >= 2048).
-// What it costs: a workspace of one tile per multiprocessor, and a launch of a few microseconds, so nothing is gained
-// if the tiles fit the chip by themselves.
+// What it costs: a workspace of one tile per multiprocessor, and a launch of a few microseconds; so the last wave is
+// cut only if the chip would stand idle for longer (Schedule).
 // What the machine code shows (128 x 256 x 16): the loop is that of tma_ring.cu, 2048 of 2165 instructions are
 // multiply-adds, 94.6 %; no spills, since the producers, who keep the schedule, have 72 registers. (Adding the shares
 // in this kernel, behind flags, made the compiler place the consumers' registers worse.)
@@ -26,9 +26,9 @@
 //
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launches: transpose, only if BEFOREHAND: block (32, 8), grid (ceil(n / 64), ceil(p / 32)); pad, only if m % 4 != 0:
-//           block (256); stream_k: block (384), grid (workers), at most one per multiprocessor, dynamic shared memory
+//           block (256); stream_k: block (384), grid (multiprocessors), dynamic shared memory
 //           STAGES * (TILE_N + TILE_M) * TILE_K * 4 + 1024 + 16 * STAGES; add_shares: block (256), grid
-//           (TILE_N * TILE_M / 2048 * (tiles % workers)), at least 1.
+//           (TILE_N * TILE_M / 2048 * (tiles % multiprocessors)), at least 1.
 #include "barriers.cuh"
 #include "padded_operands.cuh"
 #include "ring.cuh"

@@ -11,14 +11,14 @@
 //      k |  b b b    -->     b b b b  k -->       multiply, two blocks of a cluster may share B
 //        v  b b b            b b b b
 //
-// What it costs: a stage of 128 bytes of k is 128 multiply-adds long instead of 64, so a block has half as long for the
-// same bytes: 48 KiB per 1024 cycles at TILE_M = 256, as for half. Results are 4 bytes instead of 2. Each warp lays 16 rows
-// of 32 columns into one of its two buffers, swizzled as TMA expects, and TMA stores them while the warp fills the other;
-// written from registers, sectors of 32 bytes at 8 places per instruction, a tile took 4.5 of 26 us at 4096^3. Turning B at
-// 8192^3 moves 134 MB, about 0.04 ms beside 0.6 to 0.8 ms.
-// Measured on an H200 in turns with the best of cuBLAS and cublasLt: 1.02 at 8192^3 (1,528 TOPS), 0.98 at 4096^3 (1,221),
-// 1.06 at 2048^3, 1.10 at 1024^3, 1.27 at 1100^3; with results from registers 0.99, 0.955, 1.00 at the first three. Power
-// limits 8192^3: the clock falls to 1.7 GHz even in single launches.
+// What it costs: a stage of 128 bytes of k is 128 multiply-adds long instead of 64, so a block has half as long for
+// the same bytes: 48 KiB per 1024 cycles at TILE_M = 256, as for half. Results are 4 bytes instead of 2. Each warp
+// lays 16 rows of 32 columns into one of its two buffers, swizzled as TMA expects, and TMA stores them while the warp
+// fills the other; written from registers, sectors of 32 bytes at 8 places per instruction, a tile took 4.5 of 26 us
+// at 4096^3. Turning B at 8192^3 moves 134 MB, about 0.04 ms beside 0.6 to 0.8 ms.
+// Measured on an H200 in turns with the best of cuBLAS and cublasLt: 1.02 at 8192^3 (1,528 TOPS), 0.98 at 4096^3
+// (1,221), 1.06 at 2048^3, 1.10 at 1024^3, 1.27 at 1100^3; with results from registers 0.99, 0.955, 1.00 at the first
+// three. Power limits 8192^3: the clock falls to 1.7 GHz even in single launches.
 //
 // A is n x p, B is p x m, C is n x m, all row-major; p is at most 2^17 - 1. TMA wants rows of a multiple of 16 bytes: for
 // other p, A is copied with a longer pitch first (pad_bytes).

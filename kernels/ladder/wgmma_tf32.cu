@@ -23,8 +23,8 @@
 // instead of four (0.97), 128 rows (0.85; but at 1024^3 0.94 instead of 0.64).
 //
 // A is n x p, B is p x m, C is n x m, all row-major; the maps of A and B may be of padded copies (pad).
-// Launches: pad, twice, only if p % 4 + m % 4 > 0: block (256); wgmma_tf32: block (384), a grid of at most one block per
-//           multiprocessor walks all tiles; dynamic shared memory 1024 + STAGES * (128 * (TILE_N + 128) + 16).
+// Launches: pad, twice, only if p % 4 + m % 4 > 0: block (256); wgmma_tf32: block (384), a grid of at most one block
+//           per multiprocessor walks all tiles; dynamic shared memory 1024 + STAGES * (128 * (TILE_N + 128) + 16).
 #include "barriers.cuh"
 #include "padded_operands.cuh"
 #include "ring.cuh"
