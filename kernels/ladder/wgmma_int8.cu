@@ -20,8 +20,9 @@
 // (1,221), 1.06 at 2048^3, 1.10 at 1024^3, 1.27 at 1100^3; with results from registers 0.99, 0.955, 1.00 at the first
 // three. Power limits 8192^3: the clock falls to 1.7 GHz even in single launches.
 //
-// A is n x p, B is p x m, C is n x m, all row-major; p is at most 2^17 - 1. TMA wants rows of a multiple of 16 bytes: for
-// other p, A is copied with a longer pitch first (pad_bytes).
+// A is n x p, B is p x m, C is n x m, all row-major; p is at most 2^17 - 1. TMA wants rows of a multiple of 16 bytes:
+// for other p, and for other m, whose results are written from registers, A is copied with a longer pitch first
+// (pad_bytes).
 // Launch: turn_bytes, pad_bytes: see turn_bytes.cuh. Product: see int8_product.cuh; one product.
 #include "int8_product.cuh"
 #include "turn_bytes.cuh"
