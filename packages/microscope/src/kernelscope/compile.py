@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import sys
@@ -39,6 +40,7 @@ COMPILE = (
     "-Og",  # half the time of -O2 to compile; what runs here is so small that it is no slower
     "-fno-strict-aliasing",  # a kernel reads floats as int4
     "-fno-extern-tls-init",
+    *(["-mtls-dialect=trad"] if platform.machine() == "aarch64" else []),  # as on x86, by our own __tls_get_addr
     "-fstack-clash-protection",  # a thread that needs too much local memory meets the end of its stack
     "-ffunction-sections",
     "-fdata-sections",
