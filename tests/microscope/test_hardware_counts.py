@@ -123,6 +123,8 @@ OTHERWISE = {
         "shared_store_wavefronts",
     ),
 }
+#: Kernels that are not in the recorded run, or have changed since.
+LATER = {"dmma_ring", "wgmma_int8", "wgmma_tf32"}
 #: What atomic operations write, in requests and sectors: the microscope counts them as stores, the hardware does not.
 ATOMIC = {"float_always": (8, 8), "double_from_int8": (1632, 2080)}
 
@@ -133,6 +135,7 @@ def rungs(tmp_path_factory):
     asked = [at for at in CROSS_CHECK if at.kernel not in SOURCE_A]
     ladder = {name for name, kernel in KERNELS.items() if kernel.path.parent.name == "ladder"}
     assert {at.kernel for at in asked} >= ladder
+    asked = [at for at in asked if at.kernel not in LATER]
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(EMULATED_LIMITS, "sms", 132)  # as an H200 has: stream_k cuts its work into so many shares
         return beside(asked, tmp_path_factory.mktemp("rungs"))

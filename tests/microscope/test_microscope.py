@@ -359,6 +359,6 @@ def test_python_has_words_for_all_that_the_tracer_names(tmp_path):
     tracer = Tracer(build_traced(kernel, ["mine<float>"], tmp_path / "mine.so"), kernel)
     assert {"race"} < set(tracer.kinds) < set(FaultKind)
     told_apart = re.findall(r'case\(fault\) == "(\w+)"', Path(faults.__file__).read_text())
-    assert set(tracer.cases) == {"plain", *faults.LOST_UPDATES, *told_apart}
+    assert set(tracer.cases) == {"plain", *faults.LOST_UPDATES, *faults.REGISTERS, *told_apart}
     assert set(tracer.emulator.ends) == {"reached", *HOW}
     assert {kind.column for kind in FaultKind} == {*columns.FAULTS, "unused_reads", ""}

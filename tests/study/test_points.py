@@ -284,7 +284,7 @@ def test_a_choice_that_the_registry_lacks_is_named(tuned):
         ("nvidia-h200: {tiled: {half: {large: {tile: 8}}}}", "nvidia-h200.tiled.half: the kernel takes float, double"),
         ("nvidia-h200: {tiled: {float: {large: {tilt: 8}}}}", "large: 'tilt' is not one of its parameters"),
         ("nvidia-h200: {tiled: {float: {large: {}}}}", "large: 'tile' is missing"),
-        ("nvidia-h200: {tiled: {float: {huge: {tile: 8}}}}", "a class of shapes: long, small"),
+        ("nvidia-h200: {tiled: {float: {vast: {tile: 8}}}}", "a class of shapes: long, small"),
         (
             "nvidia-h200: {tiled: {float: {large: {tile: 1.5}}}}",
             "1.5 is not right; expected a whole number, or a block",

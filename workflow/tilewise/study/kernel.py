@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 from kernelscope.element_types import number_types
 from kernelscope.launch import SWIZZLES, Argument, Array, Launch, Number, Plan, TensorMap, Three, Value, Workspace
 from kernelscope.limits import MAX_CLUSTER_BLOCKS
-from kernelscope.sources import code_of
+from kernelscope.sources import Source, code_of
 from tilewise import KERNELS, UserError
 from tilewise.study import architectures
 from tilewise.study.device import EMULATED, Device
 from tilewise.study.expressions import LARGEST, ceil_div, evaluate, names_in
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS, SCHEMES, result_of
-from tilewise.study.sources import INCLUDE, files_of
+from tilewise.study.sources import INCLUDE
 from tilewise.study.verify import Lying, Wanted
 
 
@@ -127,13 +127,13 @@ class Kernel:
 
     @property
     def includes(self) -> tuple[Path, ...]:
-        """The folders of headers, in addition to that of the source file."""
-        return (INCLUDE,)
+        """The folders of headers, in addition to that of the source file. Those of a commit are beside its registry."""
+        return tuple(dict.fromkeys((self.folder / "include", INCLUDE)))
 
     @property
     def files(self) -> list[Path]:
         """The source file and every file that it includes, at any depth; nothing for a library call."""
-        return files_of(self.path) if self.source else []
+        return Source(self.path, includes=self.includes).files if self.source else []
 
     @cached_property
     def code(self) -> list[str]:
