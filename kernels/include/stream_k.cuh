@@ -88,9 +88,8 @@ __global__ void __launch_bounds__(256) add_shares(T* C, const T* shares, int n, 
     constexpr int WIDTH = Vector<T>::size, VECTORS = 8 / WIDTH;  // elements of a vector; vectors per thread
     constexpr int SLICES = TILE_N * TILE_M / (8 * 256);          // blocks per tile
     static_assert(8 * 256 * SLICES == TILE_N * TILE_M, "every thread adds equally many");
-    const int tiles_n = (n + TILE_N - 1) / TILE_N;
-    const int tiles_m = (m + TILE_M - 1) / TILE_M;
-    const int steps = (p + TILE_K - 1) / TILE_K, tile = blockIdx.x / SLICES;
+    const int tiles_n = ceil_div(n, TILE_N), tiles_m = ceil_div(m, TILE_M), steps = ceil_div(p, TILE_K);
+    const int tile = blockIdx.x / SLICES;
     const Schedule schedule(tiles_n * tiles_m, steps, blocks);
     if (tile >= schedule.cut_tiles) return;  // all waves are whole
     int other = schedule.owner_of(tile) + 1;

@@ -4,7 +4,7 @@
 // turns and rounds the operands first: a fifth of its time at 4096^3. But wgmma's first operand may come from
 // registers, which a thread loads from anywhere. So the product is C^T = B^T A^T: B^T is the first operand, in
 // registers; A^T the second, whose columns are rows of A, along k. And TMA rounds while it copies, if the tensor map
-// says TFLOAT32 (to nearest, as cuBLAS does): nobody rounds.
+// says TFLOAT32: to nearest, as cuBLAS does. No instruction is left for it.
 //
 //      shared memory                      registers               tensor cores
 //      A  256 rows x 32 of k  ───────────────────────────────────► C^T += B^T A^T,  64 x 256 x 8

@@ -61,9 +61,9 @@ def add_times(
     the GPU; returns remarks. `sources` are the file and the folder of each hand-in; what a run leaves lies in `folder`.
     Raises UserError without a usable GPU, or if a job of Slurm fails."""
     shape = sizes(task["timed"])
+    is_cube = len(set(shape)) == 1
     hand_ins: dict[str, dict[str, Any]] = {}
     for student, findings in marked.items():
-        is_cube = len(set(shape)) == 1
         if findings["mistakes"] or not findings.keys() >= CALLED or (findings["constants"] and not is_cube):
             continue
         path, root = sources[student]

@@ -45,7 +45,7 @@ def read(path: Path | str, name: str, checked: bool = False, empty: bool = False
     """What a YAML file says that workflow/schemas/<name>.schema.yaml describes; callers must not change it.
 
     A process parses and validates the same text once. Raises UserError if the file cannot be read or, unless it was
-    `checked`, if the schema refuses it. A file that may be `empty`, but for comments, is then None.
+    `checked`, if the schema refuses it. With `empty`, a file of nothing but comments is read as None.
     """
     return _read(str(path), read_text(path), name, checked, empty)
 
