@@ -28,8 +28,13 @@ struct PlaceOfSums {
     int product, row, column;
 };
 
+/// Every tile is computed.
+struct AllTiles {
+    __device__ __forceinline__ bool operator()(int, int) const { return true; }
+};
+
 /// Computes `products` products C (n x m) = A (n x p) B and hands each thread's sums to `store`(sums, PlaceOfSums), also
-/// those past C's edges. map_a: products * n rows of p bytes, boxes of 128 x 128; map_b: products * m rows of p bytes,
+/// those past C's edges. Tiles of which `wanted`(row, column), in tiles of a cluster, is false are left out. map_a: products * n rows of p bytes, boxes of 128 x 128; map_b: products * m rows of p bytes,
 /// boxes of (TILE_M / CLUSTER) x 128; both with a swizzle of 128.
 /// Launch: block 384; clusters of CLUSTER; a grid of at most one block per multiprocessor, a multiple of CLUSTER;
 ///         dynamic shared memory 1024 + STAGES * (16384 + 128 * TILE_M + 16).
@@ -37,9 +42,9 @@ struct PlaceOfSums {
 /// @tparam STAGES   of 128 bytes of k in shared memory
 /// @tparam CLUSTER  blocks that share B: 1 or 2
 /// @tparam BAND     rows of clusters per band, for the L2 cache
-template <int TILE_M, int STAGES, int CLUSTER, int BAND, typename Store>
+template <int TILE_M, int STAGES, int CLUSTER, int BAND, typename Wanted, typename Store>
 __device__ __forceinline__ void multiply_bytes(const TensorMap& map_a, const TensorMap& map_b, int products, int n, int p,
-                                               int m, Store&& store)
+                                               int m, Wanted&& wanted, Store&& store)
 {
     static_assert(TILE_M % 64 == 0 && TILE_M <= 256, "wgmma takes at most 256 columns");
     static_assert(CLUSTER == 1 || CLUSTER == 2, "one block or two");
@@ -79,6 +84,7 @@ __device__ __forceinline__ void multiply_bytes(const TensorMap& map_a, const Ten
             for (int index = first_tile; index < products * tiles; index += stride) {
                 const int product = index / tiles;
                 const Tile tile = tile_in_bands(index % tiles, tile_rows, tile_columns, BAND);
+                if (!wanted(tile.row, tile.column)) continue;
                 const int row_a = product * n + (tile.row * CLUSTER + rank) * BYTES_ROWS;
                 const int row_b = product * m + tile.column * TILE_M + rank * OWN_ROWS;
                 for (int step = 0; step < steps; ++step) {
@@ -101,6 +107,7 @@ __device__ __forceinline__ void multiply_bytes(const TensorMap& map_a, const Ten
         int sums[TILE_M / 2];
         for (int index = first_tile; index < products * tiles; index += stride) {
             const Tile tile = tile_in_bands(index % tiles, tile_rows, tile_columns, BAND);
+            if (!wanted(tile.row, tile.column)) continue;
             unsigned previous = 0;
             for (int step = 0; step < steps; ++step) {
                 wait_for(full + 8 * place.stage, place.parity);

@@ -1,11 +1,14 @@
 // A whole number by its residues, and back: the arithmetic of double_from_int8.cu.
 //
 // By the Chinese remainder theorem a whole number below P / 2 in size, where P is the product of COUNT pairwise coprime
-// moduli, is told by its residues, and residues of a sum of products are the sums of products of residues. Moduli are at
-// most 256, so a residue is a byte.
+// moduli, follows from its residues, and residues of a sum of products are the sums of products of residues. Moduli are
+// at most 256, so a residue is a byte: from -127 to 127, or from -128 modulo 256.
 //
-// Splitting: x + 2^63 is 8 bytes, and its residue that of the sum of byte i times (2^(8 i) modulo p), two dp4a; the rest
-// is one multiplication by 2^32 / p. Up to 16 moduli |x| is at most 2^62; with 17 and 18 a ninth byte makes it 2^70.
+// Splitting: x - p rint(x / p), in doubles, whose units are idle in such a program and multiply 64 numbers a cycle.
+// Adding 1.5 2^52 rounds to a whole number and leaves it in the low word. Up to 14 moduli |x| is at most 2^51; with more
+// it is a high and a low part, and at most 2^62.
+//
+// Residues of sums: the bytes of the sum times (2^(8 i) modulo p), one dp4a; what is left, below 2^18, in floats.
 //
 // Joining: x = sum of weight[t] * residue[t], modulo P, with weight[t] = 1 modulo p[t] and 0 modulo the others. Weights
 // are cut into pieces of 40 bits, so that a sum of COUNT products of a piece and a byte is exact in a double; the
@@ -14,141 +17,120 @@
 // sums: proved algorithms using rounding to odd, IEEE Trans. Comp. 57 (2008).
 #pragma once
 
-constexpr int MOST_MODULI = 18;
+constexpr int MOST_MODULI = 16;
 
 /// The largest numbers up to 256 that are pairwise coprime.
 __host__ __device__ constexpr unsigned modulus(int t)
 {
-    constexpr unsigned char below_256[MOST_MODULI] = {0,   255, 253, 251, 247, 241, 239, 233, 229,
-                                                      227, 223, 217, 211, 199, 197, 193, 191, 181};
+    constexpr unsigned char below_256[MOST_MODULI] = {0,   255, 253, 251, 247, 241, 239, 233,
+                                                      229, 227, 223, 217, 211, 199, 197, 193};
     return t == 0 ? 256 : below_256[t];
 }
 
 // ---- Splitting ------------------------------------------------------------------------------------------------------
 
 /// Bits of the largest number that is split.
-__host__ __device__ constexpr int split_bits(int count) { return count <= 16 ? 62 : 70; }
+__host__ __device__ constexpr int split_bits(int count) { return count <= 14 ? 51 : 62; }
 
-/// Signed residues are from -shift to p - 1 - shift.
-__host__ __device__ constexpr unsigned residue_shift(unsigned p) { return p / 2; }
-
-/// What the residues modulo p of a number of 8 or 9 bytes need.
-struct Weights {
-    unsigned p, inverse;       // 2^32 / p, rounded up
-    unsigned low, high;        // 2^(8 i) modulo p, 4 bytes each
-    unsigned ninth;            // 2^64 modulo p
-    unsigned from_8, from_9;   // to take out 2^63 or 2^71, and to make the residue signed
-    unsigned for_sums, below;  // the multiple of p from 2^31 on, and 2^32 / p, rounded down
+/// What the residues modulo p of a double, and those of a sum, need.
+struct Modulus {
+    double p, inverse;
+    double fold;                 // 2^26 modulo p, from -p / 2 to p / 2
+    unsigned powers, from_sum;   // 2^(8 i) modulo p, a byte each; what dp4a starts from, see residue_of_sum
+    float p_float, inverse_float, quotient;
 };
-struct AllWeights {
-    Weights of[MOST_MODULI];
+constexpr float ROUND_FLOAT = 0x1.8p23f;
+struct AllModuli {
+    Modulus of[MOST_MODULI];
 };
-__host__ __device__ constexpr AllWeights all_weights()
+__host__ __device__ constexpr AllModuli all_moduli()
 {
-    AllWeights all = {};
+    AllModuli all = {};
     for (int t = 0; t < MOST_MODULI; ++t) {
         const unsigned p = modulus(t);
-        Weights& w = all.of[t];
+        Modulus& own = all.of[t];
+        own.p = p;
+        own.inverse = 1.0 / p;
+        const unsigned fold = (1u << 26) % p;
+        own.fold = fold > p / 2 ? static_cast<double>(fold) - p : static_cast<double>(fold);
         unsigned power = 1;
-        unsigned powers[10] = {};
-        for (int i = 0; i < 10; ++i) {
-            powers[i] = power % p;
+        for (int i = 0; i < 4; ++i) {
+            own.powers |= power % p << 8 * i;
             power = power % p * 256 % p;
         }
-        w.p = p;
-        w.inverse = static_cast<unsigned>((1ull << 32) / p + 1);
-        for (int i = 0; i < 4; ++i) {
-            w.low |= powers[i] << 8 * i;
-            w.high |= powers[4 + i] << 8 * i;
-        }
-        w.ninth = powers[8];
-        w.from_8 = (p - powers[7] * 128 % p) % p + residue_shift(p);
-        w.from_9 = (p - powers[8] * 128 % p) % p + residue_shift(p);
-        w.for_sums = static_cast<unsigned>(((1ull << 31) + p - 1) / p * p);
-        w.below = static_cast<unsigned>(p == 1 ? 0 : (1ull << 32) / p);
+        const unsigned base = ((1u << 23) / (256 * p) + 1) * 256 * p;  // a multiple of 256 p past 2^23
+        const unsigned half_range = (1u << 31) % p;                   // by which the sum was made positive
+        own.from_sum = 0x4b000000u + (base - (1u << 23)) + (p - half_range) % p;
+        own.p_float = static_cast<float>(p);
+        own.inverse_float = 1.0f / static_cast<float>(p);
+        own.quotient = ROUND_FLOAT - static_cast<float>(base / p);
     }
     return all;
 }
-__constant__ const AllWeights residue_weights = all_weights();
+__constant__ const AllModuli moduli = all_moduli();
 
-/// |x| = mantissa * 2^exponent, exactly, of a finite double.
-struct Magnitude {
-    unsigned long long mantissa;
-    int exponent;
-};
-__device__ __forceinline__ Magnitude magnitude(double x)
-{
-    const unsigned long long bits = static_cast<unsigned long long>(__double_as_longlong(x)) & ~(1ull << 63);
-    const int field = static_cast<int>(bits >> 52);
-    const unsigned long long fraction = bits & ((1ull << 52) - 1);
-    return {field ? fraction | 1ull << 52 : fraction, (field ? field : 1) - 1075};
-}
-/// The exponent field of infinities and NaN.
-__device__ __forceinline__ bool is_finite(double x)
-{
-    return (static_cast<unsigned long long>(__double_as_longlong(x)) >> 52 & 0x7ff) != 0x7ff;
-}
-/// The least e with |x| < 2^e; x is not zero.
-__device__ __forceinline__ int exponent_of(Magnitude x) { return 64 - __clzll(x.mantissa) + x.exponent; }
+constexpr double ROUND = 0x1.8p52;  // added to a smaller number, it rounds it to a whole one
 
-/// |x| 2^e, rounded up; it is less than 2^63.
-__device__ __forceinline__ unsigned long long scaled_up(Magnitude x, int e)
-{
-    const int shift = x.exponent + e;
-    if (x.mantissa == 0) return 0;
-    if (shift >= 0) return x.mantissa << shift;
-    return shift < -60 ? 1 : (x.mantissa + ((1ull << -shift) - 1)) >> -shift;
-}
+/// 2^e as a product of two doubles, for |e| up to 2044.
+struct PowerOfTwo {
+    double first, second;
 
-/// A number to be split: 2^63 or 2^71 more than x, and how large |x| is (2^62 if it is larger).
-struct Shifted {
-    unsigned long long low;
-    unsigned ninth;
-    unsigned long long size;
-};
-/// x 2^e, rounded to the nearest whole number (a half away from zero).
-template <bool NINE>
-__device__ __forceinline__ Shifted shifted(double x, int e)
-{
-    const Magnitude own = magnitude(x);
-    const int shift = own.exponent + e;
-    unsigned long long low = 0, high = 0;
-    if (own.mantissa != 0) {
-        if (shift < 0) {
-            if (shift >= -60) low = (own.mantissa + (1ull << (-shift - 1))) >> -shift;
-        } else if (NINE && shift > 0) {
-            low = shift < 64 ? own.mantissa << shift : 0;
-            high = shift < 64 ? own.mantissa >> (64 - shift) : own.mantissa << (shift - 64);
-        } else {
-            low = own.mantissa << shift;
-        }
+    __device__ __forceinline__ explicit PowerOfTwo(int e) : first(double_of(e / 2)), second(double_of(e - e / 2)) {}
+    __device__ __forceinline__ static double double_of(int e)
+    {
+        return __longlong_as_double(static_cast<long long>(1023 + e) << 52);
     }
-    const unsigned long long size = high || low >> 62 ? 1ull << 62 : low;
-    if (x < 0) {
-        high = ~high + (low == 0);
-        low = ~low + 1;
+};
+
+/// A whole number to be split, of at most 2^51 in size.
+template <bool WIDE>
+struct Whole {
+    double value;
+
+    /// x 2^e, rounded to the nearest whole number, halves to even.
+    __device__ __forceinline__ static Whole nearest(double x, PowerOfTwo e)
+    {
+        return {__dadd_rn(__fma_rn(__dmul_rn(x, e.first), e.second, ROUND), -ROUND)};
     }
-    if (NINE) return {low, static_cast<unsigned>(high + 128) & 0xff, size};
-    return {low + (1ull << 63), 0, size};
+    __device__ __forceinline__ double size() const { return fabs(value); }
+    __device__ __forceinline__ double below_2_51(const Modulus&) const { return value; }
+};
+/// The same of at most 2^62: high 2^26 + low.
+template <>
+struct Whole<true> {
+    double high, low;
+
+    __device__ __forceinline__ static Whole nearest(double x, PowerOfTwo e)
+    {
+        const double scaled = __dmul_rn(__dmul_rn(x, e.first), e.second);
+        const double high = __dadd_rn(__fma_rn(scaled, 0x1p-26, ROUND), -ROUND);
+        return {high, __dadd_rn(__dadd_rn(__fma_rn(high, -0x1p26, scaled), ROUND), -ROUND)};
+    }
+    __device__ __forceinline__ double size() const { return fabs(__fma_rn(high, 0x1p26, low)); }
+    /// A smaller number of the same residue.
+    __device__ __forceinline__ double below_2_51(const Modulus& m) const { return __fma_rn(high, m.fold, low); }
+};
+
+/// The residue of the number, in the lowest byte. |x / p - rint(x / p)| is at most 1/2 + 2^-52 |x / p|.
+template <bool WIDE>
+__device__ __forceinline__ unsigned residue(const Whole<WIDE>& number, const Modulus& m)
+{
+    const double x = number.below_2_51(m);
+    const double quotient = __dadd_rn(__fma_rn(x, m.inverse, ROUND), -ROUND);
+    return static_cast<unsigned>(__double2loint(__fma_rn(-m.p, quotient, __dadd_rn(x, ROUND))));
 }
 
-/// The signed residue of the number modulo w.p, as a byte.
-template <bool NINE>
-__device__ __forceinline__ unsigned residue(const Shifted& x, const Weights& w)
+/// The residue, in the lowest byte, of a sum of at most 2^17 products of residues. A sum of 2^17 times 128 * 128 leaves
+/// 32 bits, but only modulo 256, which divides 2^32.
+///
+/// The dp4a makes the bits of a float: base + x, where x has the residue of the sum and is below 2^18, and base is a
+/// multiple of 256 p past 2^23. Tests try every x.
+__device__ __forceinline__ unsigned residue_of_sum(int sum, const Modulus& m)
 {
-    const unsigned start = NINE ? w.from_9 + x.ninth * w.ninth : w.from_8;
-    const unsigned sum =
-        __dp4a(static_cast<unsigned>(x.low), w.low, __dp4a(static_cast<unsigned>(x.low >> 32), w.high, start));
-    return (sum - __umulhi(sum, w.inverse) * w.p - residue_shift(w.p)) & 0xff;
-}
-
-/// The residue from 0 to w.p - 1 of a sum of at most 2^17 products of signed residues. A sum of 2^17 times 128 * 128
-/// leaves 32 bits, but only modulo 256, which divides 2^32.
-__device__ __forceinline__ unsigned residue_of_sum(int sum, const Weights& w)
-{
-    const unsigned positive = static_cast<unsigned>(sum) + w.for_sums;
-    const unsigned left = positive - __umulhi(positive, w.below) * w.p;  // less than 2 p
-    return min(left, left - w.p);
+    const unsigned bits = __dp4a(static_cast<unsigned>(sum) ^ 1u << 31, m.powers, m.from_sum);
+    const float x = __uint_as_float(bits);
+    const float quotient = __fadd_rn(__fmaf_rn(x, m.inverse_float, m.quotient), -ROUND_FLOAT);
+    return __float_as_uint(__fmaf_rn(-m.p_float, quotient, x));
 }
 
 // ---- Joining --------------------------------------------------------------------------------------------------------
@@ -215,7 +197,7 @@ template <int COUNT>
 struct Pieces {
     static constexpr int BITS = product_of_moduli(COUNT).bits();
     static constexpr int NUMBER = (BITS + PIECE_BITS - 1) / PIECE_BITS;
-    static_assert(NUMBER == 3 || NUMBER == 4, "13 to 18 moduli");
+    static_assert(NUMBER == 3 || NUMBER == 4, "13 to 16 moduli");
 
     __host__ __device__ static constexpr int low(int k)
     {
@@ -245,10 +227,10 @@ struct ProductOfModuli {
     static constexpr double inverse = 1 / value;
 };
 
-/// A byte as a double, without the slow instruction of conversion.
+/// The signed byte `byte` - 128 as a double, without the slow instruction of conversion.
 __device__ __forceinline__ double double_of_byte(unsigned byte)
 {
-    return __dadd_rn(__hiloint2double(0x43300000, static_cast<int>(byte)), -0x1p52);
+    return __dadd_rn(__hiloint2double(0x43300000, static_cast<int>(byte)), -(0x1p52 + 128));
 }
 
 /// sums[k] += piece k of weight T times the residue, for all pieces: exact.
@@ -279,22 +261,21 @@ __device__ __forceinline__ void carry(double (&sums)[Pieces<COUNT>::NUMBER])
         carry<COUNT, K - 1>(sums);
     }
 }
-/// a + b = sum + error, exactly. D. E. Knuth, The Art of Computer Programming, volume 2, section 4.2.2.
+/// a + b = sum + error, exactly, where a is 0 or |a| >= |b|. T. J. Dekker, Numer. Math. 18 (1971).
 __device__ __forceinline__ double two_sum(double a, double b, double& error)
 {
-    const double sum = __dadd_rn(a, b), of_b = __dadd_rn(sum, -a);
-    error = __dadd_rn(__dadd_rn(a, -__dadd_rn(sum, -of_b)), __dadd_rn(b, -of_b));
+    const double sum = __dadd_rn(a, b);
+    error = __dadd_rn(b, -__dadd_rn(sum, -a));
     return sum;
 }
-/// The double nearest to a + b + c + d, each at most half of the last bit of the one before (or of its unit, if that one
-/// is zero), so that c + d, and what the sums of the others lose, have room in few bits.
-__device__ __forceinline__ double nearest_sum(double a, double b, double c, double d)
+/// The double nearest to a + b + c, each at most half of the last bit of the one before (or of its unit, if that one is
+/// zero), and to a `rest` smaller still, so that what the sums lose has room in few bits.
+__device__ __forceinline__ double nearest_sum(double a, double b, double c, double rest)
 {
-    double of_small, of_middle, of_sum, left;
-    const double small = two_sum(c, d, of_small);
-    const double middle = two_sum(b, small, of_middle);
+    double of_middle, of_sum, left;
+    const double middle = two_sum(b, c, of_middle);
     const double sum = two_sum(a, middle, of_sum);
-    const double next = two_sum(of_sum, __dadd_rn(of_middle, of_small), left);
+    const double next = two_sum(of_sum, __dadd_rn(of_middle, rest), left);
     // Rounded to odd: what is left out shows in the last bit.
     long long bits = __double_as_longlong(next);
     if (left != 0 && !(bits & 1)) bits += (left > 0) == (next > 0) ? 1 : -1;
@@ -309,14 +290,15 @@ __device__ __forceinline__ double joined(double (&sums)[Pieces<COUNT>::NUMBER])
     subtract_product<COUNT>(sums, rint(sums[0] * inverse));
     carry<COUNT>(sums);
     if constexpr (Pieces<COUNT>::NUMBER == 3) return nearest_sum(sums[0], sums[1], sums[2], 0);
-    else return nearest_sum(sums[0], sums[1], sums[2], sums[3]);
+    double of_small;
+    const double small = two_sum(sums[2], sums[Pieces<COUNT>::NUMBER - 1], of_small);
+    return nearest_sum(sums[0], sums[1], small, of_small);
 }
 
 /// x 2^e, rounded once. |x| is 0 or from 1 to 2^142, so what the first of two steps leaves is a normal number, unless the
 /// result is 0 or infinite anyway.
 __device__ __forceinline__ double times_power(double x, int e)
 {
-    const int first = max(-1020, min(1020, e / 2)), second = max(-1020, min(1020, e - e / 2));
-    return x * __longlong_as_double(static_cast<long long>(1023 + first) << 52) *
-           __longlong_as_double(static_cast<long long>(1023 + second) << 52);
+    if (abs(e) <= 1020 - 142) return x * PowerOfTwo::double_of(e);
+    return x * PowerOfTwo::double_of(max(-1020, min(1020, e / 2))) * PowerOfTwo::double_of(max(-1020, min(1020, e - e / 2)));
 }

@@ -69,7 +69,7 @@ wgmma_int8(const __grid_constant__ TensorMap map_a, const __grid_constant__ Tens
     extern __shared__ unsigned char raw[];
     const unsigned outs = ((shared_address(raw) + 1023) & ~1023u) + STAGES * (BYTES_ROWS + TILE_M) * BYTES_K + 1024;
     multiply_bytes<TILE_M, STAGES, CLUSTER, BAND>(
-        map_a, map_b, 1, n, p, m, [&](const int (&sums)[TILE_M / 2], PlaceOfSums at) {
+        map_a, map_b, 1, n, p, m, AllTiles(), [&](const int (&sums)[TILE_M / 2], PlaceOfSums at) {
             if constexpr (TMA_STORE) {
                 store_by_tma(sums, map_c, outs + (threadIdx.x / 32 - 4) * (OUTS * OUT_BYTES), at, n, m);
                 return;

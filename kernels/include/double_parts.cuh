@@ -1,0 +1,352 @@
+// How double_from_int8.cu and double_always.cu make doubles into whole numbers and their residues, and back. The head of
+// double_from_int8.cu explains the scheme.
+#pragma once
+#include "int8_product.cuh"
+#include "residues.cuh"
+
+constexpr int CHUNK = 256;           // of k: what a block measures of a row of A or a column of B
+constexpr int SPLIT_K = 128;         // of k: what a block splits of them
+constexpr int LINES = 32;            // rows of A, or columns of B, per block
+constexpr int SIZE_BITS = 16;        // of an element, where the norm is taken
+constexpr int LEAST_EXPONENT = -1000;
+constexpr int REFUSED = 1 << 20;     // an exponent that stands for infinities and NaN
+constexpr int LEAST_BITS = 8;        // what each element must keep
+constexpr int FEW_BITS = 48;         // what all but an eighth must keep, in sums of one product
+constexpr int MARK_SHIFT = 48;       // of the exponent, in a chunk's size
+constexpr int EXPONENT_OFFSET = 4096;
+using Size = unsigned long long;     // of a chunk: (exponent + offset) << 48 | sum of squares; 0 if all is zero
+using Count = unsigned long long;    // of a line: few bits << 24 | nonzeros
+constexpr Size REFUSED_SIZE = ~Size(0);
+constexpr Count LOST = Count(1) << 20;
+
+__device__ __forceinline__ int pitch_of(int count) { return 16 * ceil_div(count, 16); }
+
+/// The pitch of residues of C, whose columns are stored in an order of their own among 64: see double_from_int8.
+__device__ __forceinline__ int result_pitch(int m) { return 64 * ceil_div(m, 64); }
+
+/// |x| is below this if few of its bits are kept.
+__device__ __forceinline__ double few_bits(int p)
+{
+    return static_cast<double>(1ull << (FEW_BITS - 1 - (32 - __clz(p - 1))));
+}
+/// Whether too many elements of a row or a column keep too few bits.
+__device__ __forceinline__ bool is_out_of_range(Count count)
+{
+    const Count few = count >> 24, nonzero = count & 0xffffff;
+    return few >= LOST || (few >= 4 && 8 * few >= nonzero);
+}
+
+/// The exponent field of the largest of some doubles, infinities and NaN among them, and whether all are zero.
+struct Largest {
+    unsigned high = 0;  // of |x|; of a subnormal number whose high word is zero, 1
+
+    __device__ __forceinline__ void add(double x)
+    {
+        const unsigned word = static_cast<unsigned>(__double2hiint(x)) & 0x7fffffffu;
+        high = max(high, word | (x != 0));
+    }
+    /// The least e with |x| < 2^e for all, at least LEAST_EXPONENT; REFUSED if one is not finite, -REFUSED if all are 0.
+    __device__ __forceinline__ int exponent() const
+    {
+        if (high == 0) return -REFUSED;
+        const int field = static_cast<int>(high >> 20);
+        return field == 0x7ff ? REFUSED : max(field - 1022, LEAST_EXPONENT);
+    }
+};
+
+/// The sum of squares of |x| 2^(SIZE_BITS - e), each rounded up to a whole number.
+template <int COUNT>
+__device__ __forceinline__ Size sum_of_squares(const double (&x)[COUNT], int e)
+{
+    const double power = PowerOfTwo::double_of(SIZE_BITS - e);
+    Size sum = 0;
+    #pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        const unsigned size = static_cast<unsigned>(__double2loint(__fma_ru(fabs(x[i]), power, 0x1p52)));
+        sum += static_cast<Size>(size) * size;
+    }
+    return sum;
+}
+__device__ __forceinline__ Size packed(int e, Size sum)
+{
+    return e == -REFUSED ? 0 : e == REFUSED ? REFUSED_SIZE : Size(e + EXPONENT_OFFSET) << MARK_SHIFT | sum;
+}
+
+/// The bits of the largest element of a line that are kept, from the line's norm: the sum of squares in units of
+/// 4^(own exponent - SIZE_BITS), of which 4^f times may reach what P allows for the line.
+template <int MODULI>
+__device__ __forceinline__ int kept_bits(double squares)
+{
+    constexpr double most = ProductOfModuli<MODULI>::value * 0.5 * (1 - 0x1p-20);
+    const int power = static_cast<int>(__double_as_longlong(most / squares) >> 52) - 1023;
+    return min(power / 2 + SIZE_BITS, split_bits(MODULI));
+}
+
+/// Reads 4 of k from row `row` of A, zeros beyond its edges.
+__device__ __forceinline__ void read_four(double (&x)[4], const double* A, int row, int k, int n, int p)
+{
+    const double* const from = A + static_cast<long long>(row) * p + k;
+    if (p % 2 == 0 && row < n) {
+        #pragma unroll
+        for (int e = 0; e < 4; e += 2) {
+            const double2 two = k + e < p ? *reinterpret_cast<const double2*>(from + e) : make_double2(0, 0);
+            x[e] = two.x;
+            x[e + 1] = two.y;
+        }
+    } else {
+        #pragma unroll
+        for (int e = 0; e < 4; ++e) x[e] = row < n && k + e < p ? from[e] : 0;
+    }
+}
+/// Reads COUNT of k from column `column` of B, zeros beyond its edges.
+template <int COUNT>
+__device__ __forceinline__ void read_column(double (&x)[COUNT], const double* B, int k, int column, int p, int m)
+{
+    const double* const from = B + static_cast<long long>(k) * m + column;
+    #pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+        x[i] = column < m && k + i < p ? from[static_cast<long long>(i) * m] : 0;
+}
+
+/// Sizes of 256 of k of 32 rows of A or columns of B: sizes[chunk][line].
+/// Launch: block 256; grid (ceil(p / 256), ceil(n / 32) + ceil(m / 32)).
+__device__ __forceinline__ void measure_lines(const double* A, const double* B, Size* a_sizes, Size* b_sizes, int n, int p,
+                                              int m)
+{
+    __shared__ unsigned largest_of[8][32];
+    __shared__ Size sums[8][32];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int blocks_a = ceil_div(n, LINES);
+    if (blockIdx.y < blocks_a) {
+        #pragma unroll 2
+        for (int round = 0; round < LINES / 8; ++round) {
+            const int row = blockIdx.y * LINES + 8 * round + warp;
+            double x[8];
+            #pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                double four[4];
+                read_four(four, A, row, blockIdx.x * CHUNK + 128 * half + 4 * lane, n, p);
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) x[4 * half + e] = four[e];
+            }
+            Largest largest;
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) largest.add(x[i]);
+            largest.high = __reduce_max_sync(0xffffffffu, largest.high);
+            const int e = largest.exponent();
+            Size sum = e < REFUSED && e > -REFUSED ? sum_of_squares(x, e) : 0;
+            #pragma unroll
+            for (int distance = 1; distance < 32; distance *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+            if (lane == 0 && row < n) a_sizes[static_cast<long long>(blockIdx.x) * n + row] = packed(e, sum);
+        }
+    } else {
+        const int column = (blockIdx.y - blocks_a) * LINES + lane;
+        double x[32];
+        read_column(x, B, blockIdx.x * CHUNK + 32 * warp, column, p, m);
+        Largest largest;
+        #pragma unroll
+        for (int i = 0; i < 32; ++i) largest.add(x[i]);
+        largest_of[warp][lane] = largest.high;
+        __syncthreads();
+        #pragma unroll
+        for (int w = 0; w < 8; ++w) largest.high = max(largest.high, largest_of[w][lane]);
+        const int e = largest.exponent();
+        sums[warp][lane] = e < REFUSED && e > -REFUSED ? sum_of_squares(x, e) : 0;
+        __syncthreads();
+        if (warp == 0 && column < m) {
+            Size sum = 0;
+            #pragma unroll
+            for (int w = 0; w < 8; ++w) sum += sums[w][lane];
+            b_sizes[static_cast<long long>(blockIdx.x) * m + column] = packed(e, sum);
+        }
+    }
+}
+
+/// A line's largest exponent, or one of REFUSED's, and the sum of squares in units of 4^(exponent - SIZE_BITS).
+struct LineSize {
+    int exponent;
+    double squares;
+};
+/// The size of a line of p elements from those of its chunks, `pitch` apart.
+__device__ __forceinline__ LineSize line_size(const Size* chunks, long long pitch, int p)
+{
+    constexpr int BATCH = 8;  // reads under way together
+    int own = -REFUSED;
+    Size sum = 0;
+    for (int first = 0; first < ceil_div(p, CHUNK); first += BATCH) {
+        Size sizes[BATCH];
+        #pragma unroll
+        for (int i = 0; i < BATCH; ++i) sizes[i] = first + i < ceil_div(p, CHUNK) ? chunks[(first + i) * pitch] : 0;
+        #pragma unroll
+        for (int i = 0; i < BATCH; ++i) {
+            if (sizes[i] == REFUSED_SIZE) own = REFUSED;
+            if (sizes[i] == 0 || own == REFUSED) continue;
+            const int e = static_cast<int>(sizes[i] >> MARK_SHIFT) - EXPONENT_OFFSET;
+            Size squares = sizes[i] & ((Size(1) << MARK_SHIFT) - 1);
+            const int shift = 2 * abs(own - e);
+            Size& smaller = own < e ? sum : squares;
+            smaller = shift > 62 ? smaller != 0 : (smaller + ((Size(1) << shift) - 1)) >> shift;
+            own = max(own, e);
+            sum += squares;
+        }
+    }
+    return {own, static_cast<double>(sum)};
+}
+
+/// The lowest bytes of four words in a word, the first in the lowest.
+__device__ __forceinline__ unsigned word_of(unsigned a, unsigned b, unsigned c, unsigned d)
+{
+    return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
+}
+
+/// The part of A, or of B, that a block splits, and SPLIT_K of k of its lines in shared memory.
+struct Part {
+    bool of_a;
+    int first, count;  // rows of A, or columns of B
+};
+struct Lines {
+    alignas(16) double x[LINES][SPLIT_K + 2];  // + 2: columns are written without conflicts of more than two
+};
+/// Reads the block's part, zeros beyond the edges. All 256 threads call it.
+__device__ __forceinline__ Part read_lines(Lines& lines, const double* A, const double* B, int n, int p, int m)
+{
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, k = blockIdx.x * SPLIT_K;
+    const int blocks_a = ceil_div(n, LINES);
+    const bool of_a = blockIdx.y < blocks_a;
+    const int first = (of_a ? blockIdx.y : blockIdx.y - blocks_a) * LINES;
+    if (of_a) {
+        double x[LINES / 8][4];
+        #pragma unroll
+        for (int i = 0; i < LINES / 8; ++i) read_four(x[i], A, first + 8 * i + warp, k + 4 * lane, n, p);
+        #pragma unroll
+        for (int i = 0; i < LINES / 8; ++i)
+            #pragma unroll
+            for (int e = 0; e < 4; e += 2)
+                *reinterpret_cast<double2*>(&lines.x[8 * i + warp][4 * lane + e]) = make_double2(x[i][e], x[i][e + 1]);
+    } else {
+        double x[SPLIT_K / 8];
+        read_column(x, B, k + warp * (SPLIT_K / 8), first + lane, p, m);
+        #pragma unroll
+        for (int i = 0; i < SPLIT_K / 8; ++i) lines.x[lane][warp * (SPLIT_K / 8) + i] = x[i];
+    }
+    __syncthreads();
+    return {of_a, first, min(LINES, (of_a ? n : m) - first)};
+}
+
+/// Writes four neighbours' residues for all moduli, `next` bytes apart.
+template <int MODULI, bool WIDE>
+__device__ __forceinline__ void write_residues(const Whole<WIDE> (&numbers)[4], signed char* to, long long next)
+{
+    #pragma unroll
+    for (int t = 0; t < MODULI; ++t) {
+        const Modulus& modulus = moduli.of[t];
+        *reinterpret_cast<unsigned*>(to) = word_of(residue(numbers[0], modulus), residue(numbers[1], modulus),
+                                                   residue(numbers[2], modulus), residue(numbers[3], modulus));
+        to += next;
+    }
+}
+
+/// What a thread finds of a line: its nonzeros, and which of them keep few bits, or almost none.
+struct Kept {
+    double enough;
+    unsigned counts = 0;  // nonzeros, few << 10, lost << 20
+
+    template <bool WIDE>
+    __device__ __forceinline__ void add(double x, const Whole<WIDE>& number)
+    {
+        const double size = number.size();
+        counts += x == 0 ? 0 : 1 + (size < enough ? 1 << 10 : 0) + (size < 1 << (LEAST_BITS - 1) ? 1 << 20 : 0);
+    }
+    __device__ __forceinline__ Count count() const
+    {
+        return (counts & 0x3ff) | Count(counts >> 10 & 0x3ff) << 24 | (counts >> 20 ? LOST << 24 : 0);
+    }
+};
+
+/// The residues of a thread's sums of a tile: c_residues[modulus][row][place]. The thread's 16 of 64 columns lie
+/// together: columns 8 j + 2 t + v at place 16 t + 2 j + v.
+template <int COUNT>
+__device__ __forceinline__ void write_residues_of_sums(const int (&sums)[COUNT], PlaceOfSums at, signed char* c_residues,
+                                                       int n, int m)
+{
+    const Modulus modulus = moduli.of[at.product];
+    const int pitch = result_pitch(m), t = threadIdx.x % 4;
+    #pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int row = at.row + 8 * half;
+        if (row >= n) continue;
+        signed char* const to =
+            c_residues + (static_cast<long long>(at.product) * n + row) * pitch + at.column - 2 * t + 16 * t;
+        #pragma unroll
+        for (int j = 0; j < COUNT / 4; j += 8) {
+            unsigned word[4];
+            #pragma unroll
+            for (int w = 0; w < 4; ++w) {
+                const int* const four = sums + 4 * (j + 2 * w) + 2 * half;
+                word[w] = word_of(residue_of_sum(four[0], modulus), residue_of_sum(four[1], modulus),
+                                  residue_of_sum(four[4], modulus), residue_of_sum(four[5], modulus));
+            }
+            if (at.column + 8 * j < pitch)  // also the columns past m, which are read, too
+                *reinterpret_cast<uint4*>(to + 8 * j) = make_uint4(word[0], word[1], word[2], word[3]);
+        }
+    }
+}
+
+/// Adds eight residues for the moduli from T on.
+template <int MODULI, int T = 0>
+__device__ __forceinline__ void add_residues(double (&sums)[8][Pieces<MODULI>::NUMBER], const signed char* from,
+                                             long long next)
+{
+    uint2 words = *reinterpret_cast<const uint2*>(from);
+    words.x ^= 0x80808080u;
+    words.y ^= 0x80808080u;
+    #pragma unroll
+    for (int i = 0; i < 8; ++i)
+        add_residue<MODULI, T>(sums[i], double_of_byte((i < 4 ? words.x : words.y) >> i % 4 * 8 & 0xff));
+    if constexpr (T + 1 < MODULI) add_residues<MODULI, T + 1>(sums, from + next, next);
+}
+
+/// 8 rows of eight columns of C per thread, from the residues and the exponents of lines: NaN where one is REFUSED.
+/// Results of tiles that are not `wanted`(row, column) stay as they are. Block 256; grid (ceil(m / 2048), ceil(n / 8)).
+template <int MODULI, typename Exponent, typename Wanted>
+__device__ __forceinline__ void join_rows(const signed char* c_residues, double* C, int n, int m, Exponent&& exponent,
+                                          Wanted&& wanted)
+{
+    const int place = (blockIdx.x * 256 + threadIdx.x) * 8;
+    const int first = place / 64 * 64 + place % 64 / 16 * 2 + place % 16 * 4;  // the column of residue 0
+    const long long pitch = result_pitch(m);
+    if (place >= pitch) return;
+    int column_exponents[8];
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const int column = first + i / 2 * 8 + i % 2;
+        column_exponents[i] = column < m ? exponent(n + column) : 0;
+    }
+    #pragma unroll 1
+    for (int row = blockIdx.y * 8; row < min(n, static_cast<int>(blockIdx.y) * 8 + 8); ++row) {
+        if (!wanted(row, first)) continue;
+        double sums[8][Pieces<MODULI>::NUMBER] = {};
+        add_residues<MODULI>(sums, c_residues + row * pitch + place, n * pitch);
+        const int own = exponent(row);
+        #pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            double result[2];
+            #pragma unroll
+            for (int v = 0; v < 2; ++v) {
+                const int e = column_exponents[2 * j + v];
+                result[v] = own == REFUSED || e == REFUSED
+                                ? __longlong_as_double(0x7fffffffffffffffll)
+                                : times_power(joined<MODULI>(sums[2 * j + v]), -(own + e));
+            }
+            const int column = first + 8 * j;
+            double* const to = C + static_cast<long long>(row) * m + column;
+            if (m % 2 == 0) {
+                if (column < m) *reinterpret_cast<double2*>(to) = make_double2(result[0], result[1]);
+            } else {
+                #pragma unroll
+                for (int v = 0; v < 2; ++v)
+                    if (column + v < m) to[v] = result[v];
+            }
+        }
+    }
+}

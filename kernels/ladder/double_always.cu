@@ -1,0 +1,245 @@
+// C = A B in double from products of bytes wherever they are accurate enough for certain, and in double elsewhere.
+//
+// The idea: double_from_int8 is faster than the double units, but it keeps about 50 bits of the largest of a row: an
+// infinity, or a sum in which small elements meet zeros, makes it NaN, or wrong. So the device bounds the error of
+// every element of C before it multiplies, by one product of bytes more:
+//
+//      error of C[i][j]^2 ~ (a_unit[i]^2 |b[j]|^2 + b_unit[j]^2 |a[i]|^2) / 12       rounding of both operands
+//      sum |a| |b|        >= sum floor(a) floor(b), in bytes                         the product
+//
+// where a unit is the last bit that a line keeps, and |.| a norm. A tile of C in which the root of the first exceeds
+// 2^-53 of the second anywhere is multiplied in double on the tensor cores, as in dmma_ring.cu. DGEMM's own error is of
+// that size: 0.1 to 0.5 of 2^-53 of the sum in the mean for random operands, and about 1 if one product dominates a sum.
+// Rows and columns that have an infinity or a NaN fail the test, as do sums of up to 256 products, which are all made
+// in double.
+//
+//      sizes, exponents    as double_from_int8, and what the test needs of each line
+//      split               residues, and 7 bits of each element, rounded down
+//      check               the product of those, the test ──► a plan: a word per tile
+//      products, join      the tiles that pass
+//      exact               the others
+//
+// No launch depends on what the host knows but the shape. What it costs beside double_from_int8: a fifteenth product of
+// bytes. If every tile fails, splitting and the check are in vain.
+//
+// A is n x p, B is p x m, C is n x m, all row-major. TMA wants rows of doubles of a multiple of 16 bytes: the maps of A
+// and B are of padded copies (pad) if p or m is odd.
+// Launches: sizes as of double_from_int8; exponents: block 64, grid ceil((n + m) / 64); split: as of double_from_int8;
+//           check and product: see int8_product.cuh; join: block 256, grid (ceil(m / 2048), ceil(n / 8)); exact: see
+//           dmma_tiles.cuh, grid of at most one block per multiprocessor. Only exact if p <= 256.
+#include "dmma_tiles.cuh"
+#include "double_parts.cuh"
+#include "padded_operands.cuh"
+
+namespace {
+
+constexpr int MODULI = 14;
+constexpr int CHECK_BITS = 7;  // of an element, rounded down
+
+/// What the test needs of a line, relative to 2^(its exponent): the square of its unit over 12, in units of 4^-53, and
+/// the square of its norm. Infinite if the line is refused.
+using Check = float2;
+
+/// Word `row` * columns + `column` of the plan is not 0 if the tile, CLUSTER * 128 x TILE_M, is made in double.
+template <int TILE_M, int CLUSTER>
+struct Plan {
+    const unsigned* words;
+    int columns;  // of tiles
+
+    __device__ __forceinline__ Plan(const unsigned* words, int m) : words(words), columns(ceil_div(m, TILE_M)) {}
+    __device__ __forceinline__ bool by_bytes(int tile_row, int tile_column) const
+    {
+        return words[static_cast<long long>(tile_row) * columns + tile_column] == 0;
+    }
+    /// Whether any result of a tile of 128 x 128 is made in double.
+    __device__ __forceinline__ bool has_doubles(int row, int column, int m) const
+    {
+        const int last = min(column + 127, m - 1);
+        for (int c = column / TILE_M; c <= last / TILE_M; ++c)
+            if (!by_bytes(row / (128 * CLUSTER), c)) return true;
+        return false;
+    }
+};
+
+}  // namespace
+
+/// Sizes of 256 of k of 32 rows of A or columns of B: sizes[chunk][line].
+/// Launch: block 256; grid (ceil(p / 256), ceil(n / 32) + ceil(m / 32)).
+__global__ void __launch_bounds__(256)
+double_always_sizes(const double* A, const double* B, Size* a_sizes, Size* b_sizes, int n, int p, int m)
+{
+    measure_lines(A, B, a_sizes, b_sizes, n, p, m);
+}
+
+/// Exponents by which all lines are multiplied, the bits that their largest elements keep, and what the test needs.
+/// Clears the plans of `tiles` tiles and what is counted.
+__global__ void __launch_bounds__(64)
+double_always_exponents(const Size* a_sizes, const Size* b_sizes, int* exponents, int* bits, Check* checks,
+                        unsigned* plans, unsigned long long* shares, int tiles, int n, int p, int m)
+{
+    const int line = blockIdx.x * 64 + threadIdx.x;
+    if (line == 0) {
+        shares[0] = static_cast<unsigned long long>(n) * m;
+        shares[1] = 0;
+    }
+    for (int tile = line; tile < tiles; tile += gridDim.x * 64) plans[tile] = 0;
+    if (line >= n + m) return;
+    const LineSize size = line < n ? line_size(a_sizes + line, n, p) : line_size(b_sizes + (line - n), m, p);
+    const bool refused = size.exponent == REFUSED, zero = size.exponent == -REFUSED;
+    const int kept = refused || zero ? 0 : kept_bits<MODULI>(size.squares);
+    exponents[line] = refused ? REFUSED : zero ? 0 : kept - size.exponent;
+    bits[line] = kept;
+    checks[line] = refused ? make_float2(__int_as_float(0x7f800000), __int_as_float(0x7f800000))
+                   : zero  ? make_float2(0, 0)
+                           : make_float2(static_cast<float>(PowerOfTwo::double_of(2 * (53 - kept)) / 12),
+                                         static_cast<float>(size.squares * PowerOfTwo::double_of(-2 * SIZE_BITS)));
+}
+
+/// Residues of both operands for all moduli, and CHECK_BITS of each element: a_residues[modulus][row][k],
+/// a_bytes[row][k], and the same of B with its columns as rows.
+/// Launch: block 256; grid (ceil(p / 128), ceil(n / 32) + ceil(m / 32)).
+__global__ void __launch_bounds__(256)
+double_always_split(const double* A, const double* B, const int* exponents, const int* bits, signed char* a_residues,
+                    signed char* b_residues, signed char* a_bytes, signed char* b_bytes, int n, int p, int m)
+{
+    __shared__ Lines lines;
+    const Part part = read_lines(lines, A, B, n, p, m);
+    signed char* const residues = part.of_a ? a_residues : b_residues;
+    signed char* const bytes = part.of_a ? a_bytes : b_bytes;
+    const int pitch = pitch_of(p), lane = threadIdx.x % 32, k = blockIdx.x * SPLIT_K + 4 * lane;
+    if (k >= pitch) return;
+    #pragma unroll 1
+    for (int own = threadIdx.x / 32; own < part.count; own += 8) {
+        const int line = part.first + own;
+        const int e = exponents[part.of_a ? line : n + line];
+        const PowerOfTwo power(e == REFUSED ? 0 : e);
+        const double to_byte = PowerOfTwo::double_of(CHECK_BITS - bits[part.of_a ? line : n + line]);
+        Whole<false> numbers[4];
+        unsigned byte[4];
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            numbers[i] = Whole<false>::nearest(e == REFUSED ? 0 : lines.x[own][4 * lane + i], power);
+            // An element that was rounded up may have 2^CHECK_BITS.
+            byte[i] = min(__double2loint(__fma_rz(numbers[i].size(), to_byte, 0x1p52)), (1 << CHECK_BITS) - 1);
+        }
+        const long long at = static_cast<long long>(line) * pitch + k;
+        *reinterpret_cast<unsigned*>(bytes + at) = word_of(byte[0], byte[1], byte[2], byte[3]);
+        write_residues<MODULI>(numbers, residues + at, static_cast<long long>(part.of_a ? n : m) * pitch);
+    }
+}
+
+/// The product of the bytes, and a plan of each tile. Parameters as of multiply_bytes.
+template <int TILE_M, int STAGES, int CLUSTER, int BAND>
+__global__ void __launch_bounds__(384, 1)
+double_always_check(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+                    const Check* checks, unsigned* plans, int n, int p, int m)
+{
+    multiply_bytes<TILE_M, STAGES, CLUSTER, BAND>(
+        map_a, map_b, 1, n, p, m, AllTiles(), [&](const int (&sums)[TILE_M / 2], PlaceOfSums at) {
+            const Check none = make_float2(0, 0);  // beyond the edges nothing fails
+            const Check rows[2] = {at.row < n ? checks[at.row] : none, at.row + 8 < n ? checks[at.row + 8] : none};
+            bool passes = true;
+            #pragma unroll
+            for (int j = 0; j < TILE_M / 8; ++j)
+                #pragma unroll
+                for (int v = 0; v < 2; ++v) {
+                    const int column = at.column + 8 * j + v;
+                    const Check other = column < m ? checks[n + column] : none;
+                    #pragma unroll
+                    for (int half = 0; half < 2; ++half) {
+                        const float least = static_cast<float>(sums[4 * j + 2 * half + v]) / (1 << 2 * CHECK_BITS);
+                        // False for NaN, which infinite norms of both lines give with zeros.
+                        passes = passes && least * least >= rows[half].x * other.y + other.x * rows[half].y;
+                    }
+                }
+            if (!__all_sync(0xffffffffu, passes) && threadIdx.x % 32 == 0)
+                atomicOr(&plans[static_cast<long long>(at.row / (128 * CLUSTER)) * ceil_div(m, TILE_M) +
+                                at.column / TILE_M], 1u);
+        });
+}
+
+/// The products of the residues in the tiles that pass. Parameters as of multiply_bytes.
+template <int TILE_M, int STAGES, int CLUSTER, int BAND>
+__global__ void __launch_bounds__(384, 1)
+double_always(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b, const unsigned* plans,
+              signed char* c_residues, int n, int p, int m)
+{
+    const Plan<TILE_M, CLUSTER> plan(plans, m);
+    multiply_bytes<TILE_M, STAGES, CLUSTER, BAND>(
+        map_a, map_b, MODULI, n, p, m, [&](int row, int column) { return plan.by_bytes(row, column); },
+        [&](const int (&sums)[TILE_M / 2], PlaceOfSums at) { write_residues_of_sums(sums, at, c_residues, n, m); });
+}
+
+/// C of its residues in the tiles that pass.
+template <int TILE_M, int CLUSTER>
+__global__ void __launch_bounds__(256)
+double_always_join(const signed char* c_residues, const int* exponents, const unsigned* plans, double* C, int n, int m)
+{
+    const Plan<TILE_M, CLUSTER> plan(plans, m);
+    join_rows<MODULI>(c_residues, C, n, m, [&](int line) { return exponents[line]; },
+                      [&](int row, int column) { return plan.by_bytes(row / (128 * CLUSTER), column / TILE_M); });
+}
+
+namespace {
+
+/// Every gridDim.x-th tile of 128 x 128 that has results to be made in double, or every one, whole.
+template <int TILE_M, int CLUSTER, int BAND>
+struct ExactTiles {
+    Plan<TILE_M, CLUSTER> plan;
+    int n, p, m, tile;
+    bool all;
+
+    __device__ __forceinline__ ExactTiles(const unsigned* plans, int n, int p, int m, bool all)
+        : plan(plans, m), n(n), p(p), m(m), tile(blockIdx.x - gridDim.x), all(all)
+    {
+        advance();
+    }
+    __device__ __forceinline__ Segment next()
+    {
+        const Segment segment = {tile, 0, ceil_div(p, DOUBLES_K)};
+        advance();
+        return segment;
+    }
+    __device__ __forceinline__ bool done() const { return tile >= tiles(); }
+    __device__ __forceinline__ int tiles() const { return ceil_div(n, 128) * ceil_div(m, 128); }
+    __device__ __forceinline__ bool wanted(int index) const
+    {
+        const Tile place = tile_in_bands(index, ceil_div(n, 128), ceil_div(m, 128), BAND);
+        return all || plan.has_doubles(place.row * 128, place.column * 128, m);
+    }
+    __device__ __forceinline__ void advance()
+    {
+        do tile += gridDim.x;
+        while (!done() && !wanted(tile));
+    }
+};
+
+}  // namespace
+
+/// The tiles that do not pass, or all, in double on the tensor cores; counts their results.
+/// @tparam ALIGNED_C  whether rows of C begin at multiples of 16 bytes
+template <int TILE_M, int CLUSTER, bool ALIGNED_C>
+__global__ void __launch_bounds__(384, 1)
+double_always_exact(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap B, const unsigned* plans,
+                    unsigned long long* shares, double* C, int n, int p, int m, int all)
+{
+    constexpr int BAND = 8, STAGES = 6;
+    using Tiles = ExactTiles<TILE_M, CLUSTER, BAND>;
+    const int tiles = ceil_div(n, 128) * ceil_div(m, 128);
+    if (all && blockIdx.x == 0 && threadIdx.x == 0) shares[0] = static_cast<unsigned long long>(n) * m, shares[1] = 0;
+    const Plan<TILE_M, CLUSTER> plan(plans, m);
+    bool found = false;  // every thread looks at tiles of its own
+    for (int index = blockIdx.x + threadIdx.x * gridDim.x; index < tiles; index += 384 * gridDim.x) {
+        const Tile place = tile_in_bands(index, ceil_div(n, 128), ceil_div(m, 128), BAND);
+        if (!all && !plan.has_doubles(place.row * 128, place.column * 128, m)) continue;
+        found = true;
+        if (all) continue;
+        const unsigned long long results = static_cast<unsigned long long>(min(128, n - place.row * 128)) *
+                                           min(128, m - place.column * 128);
+        atomicAdd(&shares[0], 0 - results);
+        atomicAdd(&shares[1], results);
+    }
+    if (!__syncthreads_or(found)) return;
+    multiply_doubles<128, 128, 64, 32, STAGES, BAND, ALIGNED_C>(
+        A, B, C, nullptr, n, p, m, [&] { return Tiles(plans, n, p, m, all); });
+}
