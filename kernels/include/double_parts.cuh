@@ -12,9 +12,9 @@ constexpr int LEAST_EXPONENT = -1000;
 constexpr int REFUSED = 1 << 20;     // an exponent that stands for infinities and NaN
 constexpr int LEAST_BITS = 8;        // what each element must keep
 constexpr int FEW_BITS = 48;         // what all but an eighth must keep, in sums of one product
-constexpr int MARK_SHIFT = 48;       // of the exponent, in a chunk's size
-constexpr int EXPONENT_OFFSET = 4096;
-using Size = unsigned long long;     // of a chunk: (exponent + offset) << 48 | sum of squares; 0 if all is zero
+constexpr int EXPONENT_OFFSET = 4096, EXPONENT_SHIFT = 51, SUM_SHIFT = 41, SUM_CUT = 15;
+/// Of a chunk: (exponent + offset) << 51 | sum of magnitudes >> 15 << 41 | sum of squares; 0 if all is zero.
+using Size = unsigned long long;
 using Count = unsigned long long;    // of a line: few bits << 24 | nonzeros
 constexpr Size REFUSED_SIZE = ~Size(0);
 constexpr Count LOST = Count(1) << 20;
@@ -54,23 +54,30 @@ struct Largest {
     }
 };
 
-/// The sum of squares of |x| 2^(SIZE_BITS - e), each rounded up to a whole number.
-template <int COUNT>
-__device__ __forceinline__ Size sum_of_squares(const double (&x)[COUNT], int e)
-{
-    const double power = PowerOfTwo::double_of(SIZE_BITS - e);
-    Size sum = 0;
-    #pragma unroll
-    for (int i = 0; i < COUNT; ++i) {
-        const unsigned size = static_cast<unsigned>(__double2loint(__fma_ru(fabs(x[i]), power, 0x1p52)));
-        sum += static_cast<Size>(size) * size;
+/// Sums over some elements, each |x| 2^(SIZE_BITS - e), rounded up to a whole number.
+struct Sums {
+    Size squares = 0;
+    unsigned magnitudes = 0;
+
+    template <int COUNT>
+    __device__ __forceinline__ void add(const double (&x)[COUNT], int e)
+    {
+        const double power = PowerOfTwo::double_of(SIZE_BITS - e);
+        #pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            const unsigned size = static_cast<unsigned>(__double2loint(__fma_ru(fabs(x[i]), power, 0x1p52)));
+            squares += static_cast<Size>(size) * size;
+            magnitudes += size;
+        }
     }
-    return sum;
-}
-__device__ __forceinline__ Size packed(int e, Size sum)
-{
-    return e == -REFUSED ? 0 : e == REFUSED ? REFUSED_SIZE : Size(e + EXPONENT_OFFSET) << MARK_SHIFT | sum;
-}
+    __device__ __forceinline__ Size packed(int e) const
+    {
+        return e == -REFUSED  ? 0
+               : e == REFUSED ? REFUSED_SIZE
+                              : Size(e + EXPONENT_OFFSET) << EXPONENT_SHIFT | Size(magnitudes >> SUM_CUT) << SUM_SHIFT |
+                                    squares;
+    }
+};
 
 /// The bits of the largest element of a line that are kept, from the line's norm: the sum of squares in units of
 /// 4^(own exponent - SIZE_BITS), of which 4^f times may reach what P allows for the line.
@@ -113,8 +120,8 @@ __device__ __forceinline__ void read_column(double (&x)[COUNT], const double* B,
 __device__ __forceinline__ void measure_lines(const double* A, const double* B, Size* a_sizes, Size* b_sizes, int n, int p,
                                               int m)
 {
-    __shared__ unsigned largest_of[8][32];
-    __shared__ Size sums[8][32];
+    __shared__ unsigned largest_of[8][32], magnitudes_of[8][32];
+    __shared__ Size squares_of[8][32];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int blocks_a = ceil_div(n, LINES);
     if (blockIdx.y < blocks_a) {
@@ -134,10 +141,13 @@ __device__ __forceinline__ void measure_lines(const double* A, const double* B, 
             for (int i = 0; i < 8; ++i) largest.add(x[i]);
             largest.high = __reduce_max_sync(0xffffffffu, largest.high);
             const int e = largest.exponent();
-            Size sum = e < REFUSED && e > -REFUSED ? sum_of_squares(x, e) : 0;
+            Sums sums;
+            if (abs(e) < REFUSED) sums.add(x, e);
+            sums.magnitudes = __reduce_add_sync(0xffffffffu, sums.magnitudes);
             #pragma unroll
-            for (int distance = 1; distance < 32; distance *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-            if (lane == 0 && row < n) a_sizes[static_cast<long long>(blockIdx.x) * n + row] = packed(e, sum);
+            for (int distance = 1; distance < 32; distance *= 2)
+                sums.squares += __shfl_xor_sync(0xffffffffu, sums.squares, distance);
+            if (lane == 0 && row < n) a_sizes[static_cast<long long>(blockIdx.x) * n + row] = sums.packed(e);
         }
     } else {
         const int column = (blockIdx.y - blocks_a) * LINES + lane;
@@ -151,28 +161,34 @@ __device__ __forceinline__ void measure_lines(const double* A, const double* B, 
         #pragma unroll
         for (int w = 0; w < 8; ++w) largest.high = max(largest.high, largest_of[w][lane]);
         const int e = largest.exponent();
-        sums[warp][lane] = e < REFUSED && e > -REFUSED ? sum_of_squares(x, e) : 0;
+        Sums sums;
+        if (abs(e) < REFUSED) sums.add(x, e);
+        squares_of[warp][lane] = sums.squares;
+        magnitudes_of[warp][lane] = sums.magnitudes;
         __syncthreads();
         if (warp == 0 && column < m) {
-            Size sum = 0;
             #pragma unroll
-            for (int w = 0; w < 8; ++w) sum += sums[w][lane];
-            b_sizes[static_cast<long long>(blockIdx.x) * m + column] = packed(e, sum);
+            for (int w = 1; w < 8; ++w) {
+                sums.squares += squares_of[w][lane];
+                sums.magnitudes += magnitudes_of[w][lane];
+            }
+            b_sizes[static_cast<long long>(blockIdx.x) * m + column] = sums.packed(e);
         }
     }
 }
 
-/// A line's largest exponent, or one of REFUSED's, and the sum of squares in units of 4^(exponent - SIZE_BITS).
+/// A line's largest exponent, or one of REFUSED's; its sums of squares and of magnitudes, in units of
+/// 2^(exponent - SIZE_BITS), the first rounded up.
 struct LineSize {
     int exponent;
-    double squares;
+    double squares, magnitudes;
 };
 /// The size of a line of p elements from those of its chunks, `pitch` apart.
 __device__ __forceinline__ LineSize line_size(const Size* chunks, long long pitch, int p)
 {
     constexpr int BATCH = 8;  // reads under way together
     int own = -REFUSED;
-    Size sum = 0;
+    Size squares = 0, magnitudes = 0;
     for (int first = 0; first < ceil_div(p, CHUNK); first += BATCH) {
         Size sizes[BATCH];
         #pragma unroll
@@ -181,16 +197,19 @@ __device__ __forceinline__ LineSize line_size(const Size* chunks, long long pitc
         for (int i = 0; i < BATCH; ++i) {
             if (sizes[i] == REFUSED_SIZE) own = REFUSED;
             if (sizes[i] == 0 || own == REFUSED) continue;
-            const int e = static_cast<int>(sizes[i] >> MARK_SHIFT) - EXPONENT_OFFSET;
-            Size squares = sizes[i] & ((Size(1) << MARK_SHIFT) - 1);
-            const int shift = 2 * abs(own - e);
-            Size& smaller = own < e ? sum : squares;
-            smaller = shift > 62 ? smaller != 0 : (smaller + ((Size(1) << shift) - 1)) >> shift;
+            const int e = static_cast<int>(sizes[i] >> EXPONENT_SHIFT) - EXPONENT_OFFSET;
+            Size own_squares = sizes[i] & ((Size(1) << SUM_SHIFT) - 1);
+            Size own_magnitudes = (sizes[i] >> SUM_SHIFT & ((1 << (EXPONENT_SHIFT - SUM_SHIFT)) - 1)) << SUM_CUT;
+            const int shift = abs(own - e);
+            Size& smaller = own < e ? squares : own_squares;
+            smaller = shift > 31 ? smaller != 0 : (smaller + ((Size(1) << 2 * shift) - 1)) >> 2 * shift;
+            (own < e ? magnitudes : own_magnitudes) >>= min(shift, 63);
             own = max(own, e);
-            sum += squares;
+            squares += own_squares;
+            magnitudes += own_magnitudes;
         }
     }
-    return {own, static_cast<double>(sum)};
+    return {own, static_cast<double>(squares), static_cast<double>(magnitudes)};
 }
 
 /// The lowest bytes of four words in a word, the first in the lowest.
@@ -292,60 +311,54 @@ __device__ __forceinline__ void write_residues_of_sums(const int (&sums)[COUNT],
     }
 }
 
-/// Adds eight residues for the moduli from T on.
+/// Adds four residues for the moduli from T on.
 template <int MODULI, int T = 0>
-__device__ __forceinline__ void add_residues(double (&sums)[8][Pieces<MODULI>::NUMBER], const signed char* from,
+__device__ __forceinline__ void add_residues(double (&sums)[4][Pieces<MODULI>::NUMBER], const signed char* from,
                                              long long next)
 {
-    uint2 words = *reinterpret_cast<const uint2*>(from);
-    words.x ^= 0x80808080u;
-    words.y ^= 0x80808080u;
+    const unsigned word = *reinterpret_cast<const unsigned*>(from) ^ 0x80808080u;
     #pragma unroll
-    for (int i = 0; i < 8; ++i)
-        add_residue<MODULI, T>(sums[i], double_of_byte((i < 4 ? words.x : words.y) >> i % 4 * 8 & 0xff));
+    for (int i = 0; i < 4; ++i) add_residue<MODULI, T>(sums[i], double_of_byte(word >> 8 * i & 0xff));
     if constexpr (T + 1 < MODULI) add_residues<MODULI, T + 1>(sums, from + next, next);
 }
 
-/// 8 rows of eight columns of C per thread, from the residues and the exponents of lines: NaN where one is REFUSED.
-/// Results of tiles that are not `wanted`(row, column) stay as they are. Block 256; grid (ceil(m / 2048), ceil(n / 8)).
+/// Eight rows of four columns of C per thread, from the residues and the exponents of lines: NaN where one is REFUSED.
+/// Results of tiles that are not `wanted`(row, column) stay as they are. Block 256; grid (ceil(m / 1024), ceil(n / 8)).
 template <int MODULI, typename Exponent, typename Wanted>
 __device__ __forceinline__ void join_rows(const signed char* c_residues, double* C, int n, int m, Exponent&& exponent,
                                           Wanted&& wanted)
 {
-    const int place = (blockIdx.x * 256 + threadIdx.x) * 8;
-    const int first = place / 64 * 64 + place % 64 / 16 * 2 + place % 16 * 4;  // the column of residue 0
+    const int place = (blockIdx.x * 256 + threadIdx.x) * 4;
+    const int first = place / 64 * 64 + place % 64 / 16 * 2 + place % 16 * 4;  // columns first, + 1, + 8, + 9
     const long long pitch = result_pitch(m);
     if (place >= pitch) return;
-    int column_exponents[8];
+    int others[4];
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < 4; ++i) {
         const int column = first + i / 2 * 8 + i % 2;
-        column_exponents[i] = column < m ? exponent(n + column) : 0;
+        others[i] = column < m ? exponent(n + column) : 0;
     }
     #pragma unroll 1
     for (int row = blockIdx.y * 8; row < min(n, static_cast<int>(blockIdx.y) * 8 + 8); ++row) {
         if (!wanted(row, first)) continue;
-        double sums[8][Pieces<MODULI>::NUMBER] = {};
+        double sums[4][Pieces<MODULI>::NUMBER] = {};
         add_residues<MODULI>(sums, c_residues + row * pitch + place, n * pitch);
         const int own = exponent(row);
+        double result[4];
         #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            double result[2];
-            #pragma unroll
-            for (int v = 0; v < 2; ++v) {
-                const int e = column_exponents[2 * j + v];
-                result[v] = own == REFUSED || e == REFUSED
-                                ? __longlong_as_double(0x7fffffffffffffffll)
-                                : times_power(joined<MODULI>(sums[2 * j + v]), -(own + e));
-            }
-            const int column = first + 8 * j;
-            double* const to = C + static_cast<long long>(row) * m + column;
+        for (int i = 0; i < 4; ++i)
+            result[i] = own == REFUSED || others[i] == REFUSED
+                            ? __longlong_as_double(0x7fffffffffffffffll)
+                            : times_power(joined<MODULI>(sums[i]), -(own + others[i]));
+        double* const to = C + static_cast<long long>(row) * m + first;
+        #pragma unroll
+        for (int i = 0; i < 4; i += 2) {
+            const int column = first + 4 * i;
             if (m % 2 == 0) {
-                if (column < m) *reinterpret_cast<double2*>(to) = make_double2(result[0], result[1]);
+                if (column < m) *reinterpret_cast<double2*>(to + 4 * i) = make_double2(result[i], result[i + 1]);
             } else {
-                #pragma unroll
-                for (int v = 0; v < 2; ++v)
-                    if (column + v < m) to[v] = result[v];
+                if (column < m) to[4 * i] = result[i];
+                if (column + 1 < m) to[4 * i + 1] = result[i + 1];
             }
         }
     }

@@ -20,12 +20,13 @@
 //      exact               the others
 //
 // No launch depends on what the host knows but the shape. What it costs beside double_from_int8: a fifteenth product of
-// bytes. If every tile fails, splitting and the check are in vain.
+// bytes. That splitting and the check are not in vain, the first launches look for lines of which a few elements are far
+// larger than the rest. If three quarters of the tiles have one, all is made in double at once.
 //
 // A is n x p, B is p x m, C is n x m, all row-major. TMA wants rows of doubles of a multiple of 16 bytes: the maps of A
 // and B are of padded copies (pad) if p or m is odd.
 // Launches: sizes as of double_from_int8; exponents: block 64, grid ceil((n + m) / 64); split: as of double_from_int8;
-//           check and product: see int8_product.cuh; join: block 256, grid (ceil(m / 2048), ceil(n / 8)); exact: see
+//           check and product: see int8_product.cuh; join: block 256, grid (ceil(m / 1024), ceil(n / 8)); exact: see
 //           dmma_tiles.cuh, grid of at most one block per multiprocessor. Only exact if p <= 256.
 #include "dmma_tiles.cuh"
 #include "double_parts.cuh"
@@ -61,47 +62,82 @@ struct Plan {
     }
 };
 
+/// What is known before operands are split: [0] and [1] count the rows of tiles and the columns of tiles that have a
+/// doubtful line, then a word for each says whether it has one.
+template <int TILE_M, int CLUSTER>
+struct Doubtful {
+    int rows, columns;  // of tiles
+
+    __device__ __forceinline__ Doubtful(int n, int m) : rows(ceil_div(n, 128 * CLUSTER)), columns(ceil_div(m, TILE_M)) {}
+    __device__ __forceinline__ int words() const { return 2 + rows + columns; }
+    __device__ __forceinline__ void add(int* known, int n, int line) const
+    {
+        const bool of_a = line < n;
+        const int group = of_a ? line / (128 * CLUSTER) : rows + (line - n) / TILE_M;
+        if (atomicExch(&known[2 + group], 1) == 0) atomicAdd(&known[of_a ? 0 : 1], 1);
+    }
+    /// Whether so few tiles have no doubtful line that all are made in double at once.
+    __device__ __forceinline__ bool all_in_double(const int* known) const
+    {
+        return 4ll * (rows - known[0]) * (columns - known[1]) < static_cast<long long>(rows) * columns;
+    }
+};
+
 }  // namespace
 
 /// Sizes of 256 of k of 32 rows of A or columns of B: sizes[chunk][line].
 /// Launch: block 256; grid (ceil(p / 256), ceil(n / 32) + ceil(m / 32)).
+template <int TILE_M, int CLUSTER>
 __global__ void __launch_bounds__(256)
-double_always_sizes(const double* A, const double* B, Size* a_sizes, Size* b_sizes, int n, int p, int m)
+double_always_sizes(const double* A, const double* B, Size* a_sizes, Size* b_sizes, int* doubtful, int n, int p, int m)
 {
+    if (blockIdx.x == 0 && blockIdx.y == 0)
+        for (int i = threadIdx.x; i < Doubtful<TILE_M, CLUSTER>(n, m).words(); i += 256) doubtful[i] = 0;
     measure_lines(A, B, a_sizes, b_sizes, n, p, m);
 }
 
-/// Exponents by which all lines are multiplied, the bits that their largest elements keep, and what the test needs.
-/// Clears the plans of `tiles` tiles and what is counted.
+/// Exponents by which all lines are multiplied, the bits that their largest elements keep, what the test needs, and
+/// which lines are doubtful: those that would fail the test if they met others like themselves at random. Clears the
+/// plans of all tiles and what is counted.
+template <int TILE_M, int CLUSTER>
 __global__ void __launch_bounds__(64)
-double_always_exponents(const Size* a_sizes, const Size* b_sizes, int* exponents, int* bits, Check* checks,
-                        unsigned* plans, unsigned long long* shares, int tiles, int n, int p, int m)
+double_always_exponents(const Size* a_sizes, const Size* b_sizes, int* exponents, int* bits, Check* checks, int* doubtful,
+                        unsigned* plans, unsigned long long* shares, int n, int p, int m)
 {
+    const Doubtful<TILE_M, CLUSTER> doubts(n, m);
     const int line = blockIdx.x * 64 + threadIdx.x;
     if (line == 0) {
         shares[0] = static_cast<unsigned long long>(n) * m;
         shares[1] = 0;
     }
-    for (int tile = line; tile < tiles; tile += gridDim.x * 64) plans[tile] = 0;
+    for (int tile = line; tile < doubts.rows * doubts.columns; tile += gridDim.x * 64) plans[tile] = 0;
     if (line >= n + m) return;
     const LineSize size = line < n ? line_size(a_sizes + line, n, p) : line_size(b_sizes + (line - n), m, p);
     const bool refused = size.exponent == REFUSED, zero = size.exponent == -REFUSED;
     const int kept = refused || zero ? 0 : kept_bits<MODULI>(size.squares);
     exponents[line] = refused ? REFUSED : zero ? 0 : kept - size.exponent;
     bits[line] = kept;
-    checks[line] = refused ? make_float2(__int_as_float(0x7f800000), __int_as_float(0x7f800000))
+    const double unit = PowerOfTwo::double_of(2 * (53 - kept)) / 12;
+    const double norm = size.squares * PowerOfTwo::double_of(-2 * SIZE_BITS);
+    const double sum = size.magnitudes * PowerOfTwo::double_of(-SIZE_BITS);
+    const float infinite = __int_as_float(0x7f800000);
+    checks[line] = refused ? make_float2(infinite, infinite)
                    : zero  ? make_float2(0, 0)
-                           : make_float2(static_cast<float>(PowerOfTwo::double_of(2 * (53 - kept)) / 12),
-                                         static_cast<float>(size.squares * PowerOfTwo::double_of(-2 * SIZE_BITS)));
+                           : make_float2(static_cast<float>(unit), static_cast<float>(norm));
+    const double met = sum * sum / p;  // what the sum of products of magnitudes is expected to be
+    if (refused || (!zero && met * met < unit * norm)) doubts.add(doubtful, n, line);
 }
 
 /// Residues of both operands for all moduli, and CHECK_BITS of each element: a_residues[modulus][row][k],
 /// a_bytes[row][k], and the same of B with its columns as rows.
 /// Launch: block 256; grid (ceil(p / 128), ceil(n / 32) + ceil(m / 32)).
+template <int TILE_M, int CLUSTER>
 __global__ void __launch_bounds__(256)
-double_always_split(const double* A, const double* B, const int* exponents, const int* bits, signed char* a_residues,
-                    signed char* b_residues, signed char* a_bytes, signed char* b_bytes, int n, int p, int m)
+double_always_split(const double* A, const double* B, const int* exponents, const int* bits, const int* doubtful,
+                    signed char* a_residues, signed char* b_residues, signed char* a_bytes, signed char* b_bytes, int n,
+                    int p, int m)
 {
+    if (Doubtful<TILE_M, CLUSTER>(n, m).all_in_double(doubtful)) return;
     __shared__ Lines lines;
     const Part part = read_lines(lines, A, B, n, p, m);
     signed char* const residues = part.of_a ? a_residues : b_residues;
@@ -132,8 +168,13 @@ double_always_split(const double* A, const double* B, const int* exponents, cons
 template <int TILE_M, int STAGES, int CLUSTER, int BAND>
 __global__ void __launch_bounds__(384, 1)
 double_always_check(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-                    const Check* checks, unsigned* plans, int n, int p, int m)
+                    const Check* checks, const int* doubtful, unsigned* plans, int n, int p, int m)
 {
+    if (const Doubtful<TILE_M, CLUSTER> doubts(n, m); doubts.all_in_double(doubtful)) {
+        for (int tile = blockIdx.x * 384 + threadIdx.x; tile < doubts.rows * doubts.columns; tile += gridDim.x * 384)
+            plans[tile] = 1;
+        return;
+    }
     multiply_bytes<TILE_M, STAGES, CLUSTER, BAND>(
         map_a, map_b, 1, n, p, m, AllTiles(), [&](const int (&sums)[TILE_M / 2], PlaceOfSums at) {
             const Check none = make_float2(0, 0);  // beyond the edges nothing fails

@@ -107,7 +107,7 @@ double_from_int8(const __grid_constant__ TensorMap map_a, const __grid_constant_
 }
 
 /// C from its residues and the exponents of its rows and columns.
-/// Launch: block 256; grid (ceil(m / 2048), ceil(n / 8)).
+/// Launch: block 256; grid (ceil(m / 1024), ceil(n / 8)).
 template <int MODULI>
 __global__ void __launch_bounds__(256)
 double_from_int8_join(const signed char* c_residues, const int* exponents, const Count* counts, double* C, int n, int m)
