@@ -5,7 +5,7 @@
 // at most 256, so a residue is a byte: from -127 to 127, or from -128 modulo 256.
 //
 // Splitting: x - p rint(x / p), in doubles, whose units are idle in such a program and multiply 64 numbers a cycle.
-// Adding 1.5 2^52 rounds to a whole number and leaves it in the low word. Up to 14 moduli |x| is at most 2^51; with more
+// Adding 1.5 2^52 rounds to a whole number and leaves it in the low word. Up to 14 moduli |x| is at most 2^53; with more
 // it is a high and a low part, and at most 2^62.
 //
 // Residues of sums: the bytes of the sum times (2^(8 i) modulo p), one dp4a; what is left, below 2^18, in floats.
@@ -30,7 +30,7 @@ __host__ __device__ constexpr unsigned modulus(int t)
 // ---- Splitting ------------------------------------------------------------------------------------------------------
 
 /// Bits of the largest number that is split.
-__host__ __device__ constexpr int split_bits(int count) { return count <= 14 ? 51 : 62; }
+__host__ __device__ constexpr int split_bits(int count) { return count <= 14 ? 53 : 62; }
 
 /// What the residues modulo p of a double, and those of a sum, need.
 struct Modulus {
@@ -82,7 +82,7 @@ struct PowerOfTwo {
     }
 };
 
-/// A whole number to be split, of at most 2^51 in size.
+/// A whole number to be split, of at most 2^53 in size.
 template <bool WIDE>
 struct Whole {
     double value;
@@ -90,10 +90,10 @@ struct Whole {
     /// x 2^e, rounded to the nearest whole number, halves to even.
     __device__ __forceinline__ static Whole nearest(double x, PowerOfTwo e)
     {
-        return {__dadd_rn(__fma_rn(__dmul_rn(x, e.first), e.second, ROUND), -ROUND)};
+        return {rint(__dmul_rn(__dmul_rn(x, e.first), e.second))};
     }
     __device__ __forceinline__ double size() const { return fabs(value); }
-    __device__ __forceinline__ double below_2_51(const Modulus&) const { return value; }
+    __device__ __forceinline__ double below_2_53(const Modulus&) const { return value; }
 };
 /// The same of at most 2^62: high 2^26 + low.
 template <>
@@ -103,21 +103,22 @@ struct Whole<true> {
     __device__ __forceinline__ static Whole nearest(double x, PowerOfTwo e)
     {
         const double scaled = __dmul_rn(__dmul_rn(x, e.first), e.second);
-        const double high = __dadd_rn(__fma_rn(scaled, 0x1p-26, ROUND), -ROUND);
-        return {high, __dadd_rn(__dadd_rn(__fma_rn(high, -0x1p26, scaled), ROUND), -ROUND)};
+        const double high = rint(__dmul_rn(scaled, 0x1p-26));
+        return {high, rint(__fma_rn(high, -0x1p26, scaled))};
     }
     __device__ __forceinline__ double size() const { return fabs(__fma_rn(high, 0x1p26, low)); }
     /// A smaller number of the same residue.
-    __device__ __forceinline__ double below_2_51(const Modulus& m) const { return __fma_rn(high, m.fold, low); }
+    __device__ __forceinline__ double below_2_53(const Modulus& m) const { return __fma_rn(high, m.fold, low); }
 };
 
-/// The residue of the number, in the lowest byte. |x / p - rint(x / p)| is at most 1/2 + 2^-52 |x / p|.
+/// The residue of the number, in the lowest byte. What 1 / p is rounded by shows in it by at most 1, and by nothing
+/// modulo 255 and 256, where a byte has no place for 1 more.
 template <bool WIDE>
 __device__ __forceinline__ unsigned residue(const Whole<WIDE>& number, const Modulus& m)
 {
-    const double x = number.below_2_51(m);
+    const double x = number.below_2_53(m);
     const double quotient = __dadd_rn(__fma_rn(x, m.inverse, ROUND), -ROUND);
-    return static_cast<unsigned>(__double2loint(__fma_rn(-m.p, quotient, __dadd_rn(x, ROUND))));
+    return static_cast<unsigned>(__double2loint(__dadd_rn(__fma_rn(-m.p, quotient, x), ROUND)));
 }
 
 /// The residue, in the lowest byte, of a sum of at most 2^17 products of residues. A sum of 2^17 times 128 * 128 leaves

@@ -10,8 +10,8 @@
 // where a unit is the last bit that a line keeps, and |.| a norm. A tile of C in which the root of the first exceeds
 // 2^-53 of the second anywhere is multiplied in double on the tensor cores, as in dmma_ring.cu. DGEMM's own error is of
 // that size: 0.1 to 0.5 of 2^-53 of the sum in the mean for random operands, and about 1 if one product dominates a sum.
-// Rows and columns that have an infinity or a NaN fail the test, as do sums of up to 256 products, which are all made
-// in double.
+// Rows and columns that have an infinity or a NaN fail the test, as do those whose products may overflow. Sums of up to
+// 256 products are all made in double.
 //
 //      sizes, exponents    as double_from_int8, and what the test needs of each line
 //      split               residues, and 7 bits of each element, rounded down
@@ -37,9 +37,14 @@ namespace {
 constexpr int MODULI = 14;
 constexpr int CHECK_BITS = 7;  // of an element, rounded down
 
-/// What the test needs of a line, relative to 2^(its exponent): the square of its unit over 12, in units of 4^-53, and
-/// the square of its norm. Infinite if the line is refused.
-using Check = float2;
+/// What the test needs of a line: its exponent, and, relative to 2^exponent, the square of its unit over 12, in units of
+/// 4^-53, and the square of its norm. Infinite if the line is refused.
+struct alignas(16) Check {
+    float unit, norm;
+    int exponent;
+};
+/// The sum of two lines' exponents up to which no sum of 2^17 products leaves the range of doubles.
+constexpr int MOST_EXPONENTS = 1023 - 17;
 
 /// Word `row` * columns + `column` of the plan is not 0 if the tile, CLUSTER * 128 x TILE_M, is made in double.
 template <int TILE_M, int CLUSTER>
@@ -121,9 +126,9 @@ double_always_exponents(const Size* a_sizes, const Size* b_sizes, int* exponents
     const double norm = size.squares * PowerOfTwo::double_of(-2 * SIZE_BITS);
     const double sum = size.magnitudes * PowerOfTwo::double_of(-SIZE_BITS);
     const float infinite = __int_as_float(0x7f800000);
-    checks[line] = refused ? make_float2(infinite, infinite)
-                   : zero  ? make_float2(0, 0)
-                           : make_float2(static_cast<float>(unit), static_cast<float>(norm));
+    checks[line] = refused ? Check{infinite, infinite, 0}
+                   : zero  ? Check{0, 0, 0}
+                           : Check{static_cast<float>(unit), static_cast<float>(norm), size.exponent};
     const double met = sum * sum / p;  // what the sum of products of magnitudes is expected to be
     if (refused || (!zero && met * met < unit * norm)) doubts.add(doubtful, n, line);
 }
@@ -177,7 +182,7 @@ double_always_check(const __grid_constant__ TensorMap map_a, const __grid_consta
     }
     multiply_bytes<TILE_M, STAGES, CLUSTER, BAND>(
         map_a, map_b, 1, n, p, m, AllTiles(), [&](const int (&sums)[TILE_M / 2], PlaceOfSums at) {
-            const Check none = make_float2(0, 0);  // beyond the edges nothing fails
+            const Check none = {0, 0, -MOST_EXPONENTS};  // beyond the edges nothing fails
             const Check rows[2] = {at.row < n ? checks[at.row] : none, at.row + 8 < n ? checks[at.row + 8] : none};
             bool passes = true;
             #pragma unroll
@@ -190,7 +195,8 @@ double_always_check(const __grid_constant__ TensorMap map_a, const __grid_consta
                     for (int half = 0; half < 2; ++half) {
                         const float least = static_cast<float>(sums[4 * j + 2 * half + v]) / (1 << 2 * CHECK_BITS);
                         // False for NaN, which infinite norms of both lines give with zeros.
-                        passes = passes && least * least >= rows[half].x * other.y + other.x * rows[half].y;
+                        passes = passes && rows[half].exponent + other.exponent <= MOST_EXPONENTS &&
+                                 least * least >= rows[half].unit * other.norm + other.unit * rows[half].norm;
                     }
                 }
             if (!__all_sync(0xffffffffu, passes) && threadIdx.x % 32 == 0)

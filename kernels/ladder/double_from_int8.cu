@@ -76,7 +76,7 @@ double_from_int8_split(const double* A, const double* B, const int* exponents, C
     for (int own = threadIdx.x / 32; own < part.count; own += 8) {
         const int line = part.first + own;
         const int e = exponents[part.of_a ? line : n + line];
-        using Number = Whole<(split_bits(MODULI) > 51)>;
+        using Number = Whole<(split_bits(MODULI) > 53)>;
         const PowerOfTwo power(e == REFUSED ? 0 : e);
         Number numbers[4];
         Kept kept{few_bits(p)};
