@@ -125,7 +125,7 @@ __device__ __forceinline__ unsigned residue(const Whole<WIDE>& number, const Mod
 /// 32 bits, but only modulo 256, which divides 2^32.
 ///
 /// The dp4a makes the bits of a float: base + x, where x has the residue of the sum and is below 2^18, and base is a
-/// multiple of 256 p past 2^23. Tests try every x.
+/// multiple of 256 p past 2^23.
 __device__ __forceinline__ unsigned residue_of_sum(int sum, const Modulus& m)
 {
     const unsigned bits = __dp4a(static_cast<unsigned>(sum) ^ 1u << 31, m.powers, m.from_sum);

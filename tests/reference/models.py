@@ -25,5 +25,5 @@ RESIDUES = "residues"
 def multiply(kernel: Kernel, parameters: Mapping[str, int], A: np.ndarray, B: np.ndarray) -> np.ndarray:
     """A (n x p) B (p x m) as this kernel computes it, bit for bit; its entry names a scheme."""
     if kernel.accuracy["scheme"] == RESIDUES:
-        return residues.product(A, B, parameters["moduli"], bool(parameters["accurate"]))
+        return residues.product(A, B, parameters["moduli"])
     return MODELS[kernel.accuracy["scheme"]](A, B)

@@ -7,29 +7,30 @@ __global__ void split(const double* x, const int* e, signed char* r, int count)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
-    const auto own = shifted<(split_bits(COUNT) > 62)>(x[i], e[i]);
-    for (int t = 0; t < COUNT; ++t)
-        r[t * count + i] = static_cast<signed char>(residue<(split_bits(COUNT) > 62)>(own, residue_weights.of[t]));
+    const auto own = Whole<(split_bits(COUNT) > 53)>::nearest(x[i], PowerOfTwo(e[i]));
+    for (int t = 0; t < COUNT; ++t) r[t * count + i] = static_cast<signed char>(residue(own, moduli.of[t]));
 }
 
-/// r[t][i]: the residue of a sum.
+/// r[t][i]: the residue of a sum, made positive.
 __global__ void of_sums(const int* sums, unsigned char* r, int count)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
-    for (int t = 0; t < MOST_MODULI; ++t)
-        r[t * count + i] = static_cast<unsigned char>(residue_of_sum(sums[i], residue_weights.of[t]));
+    for (int t = 0; t < MOST_MODULI; ++t) {
+        const int residue = static_cast<signed char>(residue_of_sum(sums[i], moduli.of[t]));
+        r[t * count + i] = static_cast<unsigned char>(residue < 0 ? residue + static_cast<int>(modulus(t)) : residue);
+    }
 }
 
 template <int COUNT, int T = 0>
-__device__ void add_all(double (&sums)[Pieces<COUNT>::NUMBER], const unsigned char* r, int count)
+__device__ void add_all(double (&sums)[Pieces<COUNT>::NUMBER], const signed char* r, int count)
 {
-    add_residue<COUNT, T>(sums, double_of_byte(r[T * count]));
+    add_residue<COUNT, T>(sums, double_of_byte(static_cast<unsigned char>(r[T * count]) ^ 0x80));
     if constexpr (T + 1 < COUNT) add_all<COUNT, T + 1>(sums, r, count);
 }
 /// x[i]: the number whose residues are r[t][i], times 2^e[i].
 template <int COUNT>
-__global__ void join(const unsigned char* r, const int* e, double* x, int count)
+__global__ void join(const signed char* r, const int* e, double* x, int count)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;

@@ -9,15 +9,16 @@ kernels/include/residues.cuh, so that each checks the other.
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 #: The largest numbers up to 256 that are pairwise coprime.
-MODULI = (256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199, 197, 193, 191, 181)
-#: How many steps of k are measured together for a norm.
-CHUNK = 256
-#: Bits of an element where a norm is taken, and where a product of bytes bounds the sums.
-SIZE_BITS, BOUND_BITS = 16, 6
+MODULI = (256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199, 197, 193)
+#: How many steps of k are measured together for a norm; bits of an element where it is taken.
+CHUNK, SIZE_BITS = 256, 16
+#: The least exponent of a line.
+LEAST_EXPONENT = -1000
 #: What each element of a row or a column must keep; what all but an eighth must keep, in sums of p products log2 p
 #: less; how many may keep less.
 LEAST_BITS, FEW_BITS, FEW = 8, 48, 4
@@ -37,18 +38,18 @@ class Lines:
 
 def bits(count: int) -> int:
     """The size in bits that a number of `count` moduli may have before it is split into bytes."""
-    return 62 if count <= 16 else 70
+    return 53 if count <= 14 else 62
 
 
-def product(A: np.ndarray, B: np.ndarray, count: int = 15, accurate: bool = True) -> np.ndarray:
+def product(A: np.ndarray, B: np.ndarray, count: int = 14) -> np.ndarray:
     """A (n x p) B (p x m) in float64 by the first `count` moduli; NaN where a row or a column is refused.
 
-    `accurate`: exponents follow from a product of bytes, else from norms. Raises ValueError for sums that are too long.
+    Raises ValueError for sums that are too long.
     """
     A, B = np.asarray(A, np.float64), np.asarray(B, np.float64)
     if A.shape[1] > LONGEST_SUM:
         raise ValueError(f"sums of {A.shape[1]} products do not fit 32 bits; at most {LONGEST_SUM} do")
-    rows, columns = operands(A, B, count, accurate)
+    rows, columns = operands(A, B, count)
     stored = np.int64 if bits(count) < 63 else object
     left, right = rows.numbers.astype(stored), columns.numbers.astype(stored)
     sums = [residues(left, p).astype(np.int64) @ residues(right, p).astype(np.int64).T for p in MODULI[:count]]
@@ -59,30 +60,22 @@ def product(A: np.ndarray, B: np.ndarray, count: int = 15, accurate: bool = True
     return C
 
 
-def operands(A: np.ndarray, B: np.ndarray, count: int, accurate: bool) -> tuple[Lines, Lines]:
+def operands(A: np.ndarray, B: np.ndarray, count: int) -> tuple[Lines, Lines]:
     """The rows of A and the columns of B as whole numbers."""
-    lines = [A, B.T]
-    finite = [np.isfinite(x).all(axis=1) for x in lines]
-    lines = [np.where(good[:, None], x, 0.0) for x, good in zip(lines, finite)]
-    own = [largest_exponents(x) for x in lines]
-    if accurate:
-        bounds = [_rounded_up(x, BOUND_BITS - e[:, None]) for x, e in zip(lines, own)]
-        sums = bounds[0] @ bounds[1].T
-        sizes, fine = [sums.max(axis=1), sums.max(axis=0)], BOUND_BITS
-    else:
-        sizes, fine = [squares(x) for x in lines], SIZE_BITS
     found = []
-    for x, e, size, good in zip(lines, own, sizes, finite):
-        exponents = np.where((x != 0).any(axis=1), scaling(e, size, fine, count), 0)
+    for x in (A, B.T):
+        finite = np.isfinite(x).all(axis=1)
+        x = np.where(finite[:, None], x, 0.0)
+        exponents = np.where((x != 0).any(axis=1), scaling(*sizes(x), count), 0)
         numbers = whole(x, exponents)
-        found.append(Lines(exponents, numbers, ~good | out_of_range(x, numbers)))
+        found.append(Lines(exponents, numbers, ~finite | out_of_range(x, numbers)))
     return found[0], found[1]
 
 
 def largest_exponents(x: np.ndarray) -> np.ndarray:
-    """For each row the least e with |x| < 2^e; 0 for a row of zeros."""
-    exponents = np.where(x != 0, np.frexp(x)[1], np.iinfo(np.int32).min).max(axis=1)
-    return np.where((x != 0).any(axis=1), exponents, 0).astype(np.int64)
+    """For each row the least e with |x| < 2^e, at least LEAST_EXPONENT; that for a row of zeros."""
+    exponents = np.where(x != 0, np.frexp(x)[1], LEAST_EXPONENT).max(axis=1, initial=LEAST_EXPONENT)
+    return exponents.astype(np.int64)
 
 
 def _rounded_up(x: np.ndarray, exponents: np.ndarray) -> np.ndarray:
@@ -92,40 +85,43 @@ def _rounded_up(x: np.ndarray, exponents: np.ndarray) -> np.ndarray:
     return np.where(x != 0, np.maximum(scaled, 1), 0).astype(np.int64)
 
 
-def squares(x: np.ndarray) -> np.ndarray:
-    """A bound of the sum of squares of each row, in units of 4^(its largest exponent - SIZE_BITS)."""
-    own, total = largest_exponents(x), np.zeros(len(x), np.int64)
+def sizes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The exponents of the largest elements of each row, and bounds of the sums of squares, in units of 4^(exponent -
+    SIZE_BITS). Chunk after chunk is added in units of the larger, and rounded up."""
+    own, total = np.full(len(x), LEAST_EXPONENT, np.int64), np.zeros(len(x), np.int64)
     for first in range(0, x.shape[1], CHUNK):
         part = x[:, first : first + CHUNK]
         exponents = largest_exponents(part)
         sums = (_rounded_up(part, SIZE_BITS - exponents[:, None]) ** 2).sum(axis=1)
-        shift = 2 * (own - exponents)
-        low = np.minimum(shift, 62)
-        shifted = np.where(shift > 62, np.minimum(sums, 1), (sums + (1 << low) - 1) >> low)
-        total += np.where(sums > 0, shifted, 0)
-    return total
+        exponents = np.where(sums > 0, exponents, own)
+        common = np.where(total > 0, np.maximum(own, exponents), exponents)
+        total = _shifted(total, 2 * (common - own)) + _shifted(sums, 2 * (common - exponents))
+        own = common
+    return own, total
 
 
-def scaling(own: np.ndarray, size: np.ndarray, fine: int, count: int) -> np.ndarray:
-    """The exponents by which rows are multiplied whose largest elements have the exponents `own`: so that the sums, at
-    most `size` in units of 2^(own - fine), fill what the product of the moduli allows for one factor."""
+def _shifted(sums: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """Sums over 2^by, rounded up."""
+    low = np.clip(by, 0, 62)
+    return np.where(by > 62, np.minimum(sums, 1), (sums + (1 << low) - 1) >> low)
+
+
+def scaling(own: np.ndarray, size: np.ndarray, count: int) -> np.ndarray:
+    """The exponents by which rows are multiplied whose largest elements have the exponents `own`: so that the squares,
+    at most `size` in units of 4^(own - SIZE_BITS), fill what the product of the moduli allows for one factor."""
     total = math.prod(MODULI[:count])
     length = total.bit_length()
     first, second = total >> length - 40 << length - 40, total % (1 << length - 40) >> length - 80 << length - 80
     most = (float(first) + float(second)) * 0.5 * (1 - 2.0**-20)
-    share = np.where(size > 0, most / np.maximum(size, 1), most)
-    power = np.frexp(share)[1] - 1
-    return (np.minimum(power // 2 + fine, bits(count)) - own).astype(np.int64)
+    power = np.frexp(most / np.maximum(size, 1))[1] - 1
+    return (np.minimum(power // 2 + SIZE_BITS, bits(count)) - own).astype(np.int64)
 
 
 def whole(x: np.ndarray, exponents: np.ndarray) -> np.ndarray:
-    """x 2^e, a row's own e, rounded to the nearest whole number, a half away from zero, as Python's integers."""
+    """x 2^e, a row's own e, rounded to the nearest whole number, halves to even, as Python's integers."""
     found = np.zeros(x.shape, object)
     for place, value in np.ndenumerate(x):
-        over, under = abs(float(value)).as_integer_ratio()
-        e = int(exponents[place[0]])
-        over, under = over << max(e, 0), under << max(-e, 0)
-        found[place] = (2 * over + under) // (2 * under) * (-1 if value < 0 else 1)
+        found[place] = round(Fraction(float(value)) * Fraction(2) ** int(exponents[place[0]]))
     return found
 
 
