@@ -273,7 +273,7 @@ double_always_exact(const __grid_constant__ TensorMap A, const __grid_constant__
     constexpr int BAND = 8, STAGES = 6;
     using Tiles = ExactTiles<TILE_M, CLUSTER, BAND>;
     const int tiles = ceil_div(n, 128) * ceil_div(m, 128);
-    if (all && blockIdx.x == 0 && threadIdx.x == 0) shares[0] = static_cast<unsigned long long>(n) * m, shares[1] = 0;
+    if (all && blockIdx.x == 0 && threadIdx.x == 0) shares[0] = 0, shares[1] = static_cast<unsigned long long>(n) * m;
     const Plan<TILE_M, CLUSTER> plan(plans, m);
     bool found = false;  // every thread looks at tiles of its own
     for (int index = blockIdx.x + threadIdx.x * gridDim.x; index < tiles; index += 384 * gridDim.x) {

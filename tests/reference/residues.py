@@ -17,6 +17,8 @@ import numpy as np
 MODULI = (256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199, 197, 193)
 #: How many steps of k are measured together for a norm; bits of an element where it is taken.
 CHUNK, SIZE_BITS = 256, 16
+#: The bits that are cut of a chunk's sum of magnitudes.
+SUM_CUT = 15
 #: The least exponent of a line.
 LEAST_EXPONENT = -1000
 #: What each element of a row or a column must keep; what all but an eighth must keep, in sums of p products log2 p
@@ -66,7 +68,7 @@ def operands(A: np.ndarray, B: np.ndarray, count: int) -> tuple[Lines, Lines]:
     for x in (A, B.T):
         finite = np.isfinite(x).all(axis=1)
         x = np.where(finite[:, None], x, 0.0)
-        exponents = np.where((x != 0).any(axis=1), scaling(*sizes(x), count), 0)
+        exponents = np.where((x != 0).any(axis=1), scaling(*sizes(x)[:2], count), 0)
         numbers = whole(x, exponents)
         found.append(Lines(exponents, numbers, ~finite | out_of_range(x, numbers)))
     return found[0], found[1]
@@ -78,26 +80,30 @@ def largest_exponents(x: np.ndarray) -> np.ndarray:
     return exponents.astype(np.int64)
 
 
-def _rounded_up(x: np.ndarray, exponents: np.ndarray) -> np.ndarray:
+def rounded_up(x: np.ndarray, exponents: np.ndarray) -> np.ndarray:
     """|x| 2^e, rounded up, where it is less than 2^63."""
     with np.errstate(under="ignore"):
         scaled = np.ceil(np.ldexp(np.abs(x), exponents))
     return np.where(x != 0, np.maximum(scaled, 1), 0).astype(np.int64)
 
 
-def sizes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The exponents of the largest elements of each row, and bounds of the sums of squares, in units of 4^(exponent -
-    SIZE_BITS). Chunk after chunk is added in units of the larger, and rounded up."""
-    own, total = np.full(len(x), LEAST_EXPONENT, np.int64), np.zeros(len(x), np.int64)
+def sizes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The exponents e of the largest elements of rows, bounds of their sums of squares, in units of 4^(e - SIZE_BITS),
+    and their sums of magnitudes, in units of 2^(e - SIZE_BITS), cut. Chunks are added in units of the larger."""
+    own = np.full(len(x), LEAST_EXPONENT, np.int64)
+    squares, magnitudes = np.zeros((2, len(x)), np.int64)
     for first in range(0, x.shape[1], CHUNK):
         part = x[:, first : first + CHUNK]
         exponents = largest_exponents(part)
-        sums = (_rounded_up(part, SIZE_BITS - exponents[:, None]) ** 2).sum(axis=1)
-        exponents = np.where(sums > 0, exponents, own)
-        common = np.where(total > 0, np.maximum(own, exponents), exponents)
-        total = _shifted(total, 2 * (common - own)) + _shifted(sums, 2 * (common - exponents))
+        whole_numbers = rounded_up(part, SIZE_BITS - exponents[:, None])
+        exponents = np.where((part != 0).any(axis=1), exponents, own)
+        common = np.maximum(own, exponents)
+        cut = whole_numbers.sum(axis=1) >> SUM_CUT << SUM_CUT
+        magnitudes = (magnitudes >> np.minimum(common - own, 63)) + (cut >> np.minimum(common - exponents, 63))
+        new = (whole_numbers**2).sum(axis=1)
+        squares = _shifted(squares, 2 * (common - own)) + _shifted(new, 2 * (common - exponents))
         own = common
-    return own, total
+    return own, squares, magnitudes
 
 
 def _shifted(sums: np.ndarray, by: np.ndarray) -> np.ndarray:

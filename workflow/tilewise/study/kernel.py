@@ -189,8 +189,8 @@ class Kernel:
             return scheme.short, _moduli(row) if "moduli" in self.parameters else scheme.products
         if self.name == "triton_tf32x3":
             return "tf32", 3
-        if self.emulation:  # cuBLAS 13.10: residues of 55 bits, like ours; 13.1 multiplied 28 pairs of slices
-            return "int8", 15
+        if self.emulation:  # cuBLAS 13.10: 16 moduli for 55 bits, by its kernels' names; 13.1 had 28 pairs of slices
+            return "int8", 16
         return row["dtype"], 1
 
     @property

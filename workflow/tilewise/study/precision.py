@@ -59,6 +59,7 @@ SCHEMES = {
     "float_from_bf16": Scheme(("float",), left_out=2.0**-22, short="bfloat16", products=6),
     "float_always": Scheme(("float",), left_out=2.0**-21, short="half", products=3),  # if all operands are even
     "residues": Scheme(("double",), left_out=2.0**-44, short="int8"),
+    "double_always": Scheme(("double",), left_out=2.0**-50, short="int8", products=14),  # if all tiles pass its test
     "short_sums": Scheme(("half", "bfloat16")),
 }
 
