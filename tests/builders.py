@@ -61,8 +61,10 @@ def trace(kernel, dtype, shape, library=None, blocks=(), stop=False, limit=0, **
 
 
 def product(kernel, point, library, A, B, C, device=EMULATED, **order):
-    """The product of a point, by all launches of its kernel: `run` for the emulated device, or for `device`. Returns the
-    workspaces by name."""
+    """The product of a point, by all launches of its kernel: `run` for the emulated device, or for `device`.
+
+    Returns the workspaces by name.
+    """
     plan, libraries = kernel.plan(point, device), dict.fromkeys(library.instances, library)
     return run(libraries, plan.launches, plan.workspaces, {"A": A, "B": B, "C": C}, device.limits, Order(**order))
 

@@ -252,17 +252,12 @@ __device__ __forceinline__ Part read_lines(Lines& lines, const double* A, const 
     return {of_a, first, min(LINES, (of_a ? n : m) - first)};
 }
 
-/// Writes four neighbours' residues for all moduli, `next` bytes apart.
-template <int MODULI, bool WIDE>
-__device__ __forceinline__ void write_residues(const Whole<WIDE> (&numbers)[4], signed char* to, long long next)
+/// Four neighbours' residues, a byte each.
+template <bool WIDE>
+__device__ __forceinline__ unsigned residues_of(const Whole<WIDE> (&numbers)[4], const Modulus& modulus)
 {
-    #pragma unroll
-    for (int t = 0; t < MODULI; ++t) {
-        const Modulus& modulus = moduli.of[t];
-        *reinterpret_cast<unsigned*>(to) = word_of(residue(numbers[0], modulus), residue(numbers[1], modulus),
-                                                   residue(numbers[2], modulus), residue(numbers[3], modulus));
-        to += next;
-    }
+    return word_of(residue(numbers[0], modulus), residue(numbers[1], modulus), residue(numbers[2], modulus),
+                   residue(numbers[3], modulus));
 }
 
 /// What a thread finds of a line: its nonzeros, and which of them keep few bits, or almost none.

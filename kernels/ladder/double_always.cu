@@ -165,7 +165,12 @@ double_always_split(const double* A, const double* B, const int* exponents, cons
         }
         const long long at = static_cast<long long>(line) * pitch + k;
         *reinterpret_cast<unsigned*>(bytes + at) = word_of(byte[0], byte[1], byte[2], byte[3]);
-        write_residues<MODULI>(numbers, residues + at, static_cast<long long>(part.of_a ? n : m) * pitch);
+        signed char* to = residues + at;
+        #pragma unroll
+        for (int t = 0; t < MODULI; ++t) {
+            *reinterpret_cast<unsigned*>(to) = residues_of(numbers, moduli.of[t]);
+            to += static_cast<long long>(part.of_a ? n : m) * pitch;
+        }
     }
 }
 

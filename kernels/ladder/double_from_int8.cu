@@ -88,8 +88,13 @@ double_from_int8_split(const double* A, const double* B, const int* exponents, C
         }
         kept.counts = __reduce_add_sync(0xffffffffu, kept.counts);
         if (lane == 0) atomicAdd(&counts[part.of_a ? line : n + line], kept.count());
-        if (k < pitch) write_residues<MODULI>(numbers, residues + static_cast<long long>(line) * pitch + k,
-                                              static_cast<long long>(part.of_a ? n : m) * pitch);
+        if (k >= pitch) continue;
+        signed char* to = residues + static_cast<long long>(line) * pitch + k;
+        #pragma unroll
+        for (int t = 0; t < MODULI; ++t) {
+            *reinterpret_cast<unsigned*>(to) = residues_of(numbers, moduli.of[t]);
+            to += static_cast<long long>(part.of_a ? n : m) * pitch;
+        }
     }
 }
 

@@ -349,7 +349,7 @@ RIGHT = {dtype: (dtype, rounded(dtype)) for dtype in PRECISIONS} | {
         for name, scheme in tensor_core.SCHEMES.items()
         if len(scheme.products) > 1
     },
-    models.RESIDUES: ("double", lambda at: at.C.__setitem__(..., residues.product(at.A, at.B, 15, True))),
+    models.RESIDUES: ("double", lambda at: at.C.__setitem__(..., residues.product(at.A, at.B, 15))),
 }
 
 

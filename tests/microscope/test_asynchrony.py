@@ -72,13 +72,15 @@ RUNGS = {
     "double_from_int8": (
         "double",
         (131, 264, 72),
-        {"moduli": 13, "accurate": 1, "tile_m": 64, "stages": 3, "cluster_blocks": 1, "band": 4},
+        {"moduli": 13, "tile_m": 64, "stages": 3, "cluster_blocks": 1, "band": 4},
     ),
     "double_from_int8 of two": (
         "double",
         (131, 131, 67),
-        {"moduli": 18, "accurate": 0, "tile_m": 64, "stages": 2, "cluster_blocks": 2, "band": 4},
+        {"moduli": 16, "tile_m": 64, "stages": 2, "cluster_blocks": 2, "band": 4},
     ),
+    "double_always": ("double", (131, 264, 72), {"tile_m": 64, "stages": 3, "cluster_blocks": 1, "band": 4}),
+    "double_always of two": ("double", (131, 261, 67), {"tile_m": 64, "stages": 2, "cluster_blocks": 2, "band": 4}),
     "float_from_half of two": ("float", (131, 389, 67), PARTS | {"cluster_blocks": 2}),
     "three_tf32": ("float", (131, 69, 67), {"products": 3, "tile_m": 64, "stages": 3, "band": 4}),
     "float_from_bf16": ("float", (131, 69, 67), PARTS),

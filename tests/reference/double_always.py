@@ -31,6 +31,12 @@ def tiles_of_bytes(A: np.ndarray, B: np.ndarray, tile_m: int, cluster: int = 1) 
     return ~np.repeat(_any(failed.T, COLUMNS), COLUMNS, axis=0)[: shape[1]].T
 
 
+def multiply(A: np.ndarray, B: np.ndarray, tile_m: int, cluster: int = 1) -> np.ndarray:
+    """A (n x p) B (p x m) as the kernel makes it, but for the order of the sums of the tiles that are made in double."""
+    of_bytes = tiles_of_bytes(A, B, tile_m, cluster)
+    return np.where(of_bytes, residues.product(A, B, MODULI), A @ B) if of_bytes.any() else A @ B
+
+
 def _any(found: np.ndarray, length: int) -> np.ndarray:
     """Whether any of `length` neighbours along the first axis is set."""
     return np.array([found[first : first + length].any(axis=0) for first in range(0, len(found), length)])

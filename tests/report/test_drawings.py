@@ -83,7 +83,15 @@ TENSOR_CORES = {
     ),
     "double_from_int8": (
         "double",
-        {"moduli": 15, "accurate": 1, "tile_m": 256, "stages": 4, "cluster_blocks": 1, "band": 16},
+        {"moduli": 14, "tile_m": 256, "stages": 4, "cluster_blocks": 1, "band": 16},
+        (128, 256),
+        None,
+        128,
+        4,
+    ),
+    "double_always": (
+        "double",
+        {"tile_m": 256, "stages": 4, "cluster_blocks": 2, "band": 16},
         (128, 256),
         None,
         128,
