@@ -37,11 +37,11 @@ namespace {
 constexpr int MODULI = 14;
 constexpr int CHECK_BITS = 7;  // of an element, rounded down
 
-/// What the test needs of a line: its exponent, and, relative to 2^exponent, the square of its unit over 12, in units of
-/// 4^-53, and the square of its norm. Infinite if the line is refused.
-struct alignas(16) Check {
+/// A line: its exponent, the bits that its largest element keeps, and, relative to 2^exponent, the square of its unit
+/// over 12, in units of 4^-53, and the square of its norm. The last two are infinite if the line is refused.
+struct alignas(16) Line {
+    int exponent, bits;
     float unit, norm;
-    int exponent;
 };
 /// The sum of two lines' exponents up to which no sum of 2^17 products leaves the range of doubles.
 constexpr int MOST_EXPONENTS = 1023 - 17;
@@ -101,13 +101,12 @@ double_always_sizes(const double* A, const double* B, Size* a_sizes, Size* b_siz
     measure_lines(A, B, a_sizes, b_sizes, n, p, m);
 }
 
-/// Exponents by which all lines are multiplied, the bits that their largest elements keep, what the test needs, and
-/// which lines are doubtful: those that would fail the test if they met others like themselves at random. Clears the
+/// Exponents by which all lines are multiplied, what the test needs, and which lines are doubtful: those that would fail the test if they met others like themselves at random. Clears the
 /// plans of all tiles and what is counted.
 template <int TILE_M, int CLUSTER>
 __global__ void __launch_bounds__(64)
-double_always_exponents(const Size* a_sizes, const Size* b_sizes, int* exponents, int* bits, Check* checks, int* doubtful,
-                        unsigned* plans, unsigned long long* shares, int n, int p, int m)
+double_always_exponents(const Size* a_sizes, const Size* b_sizes, int* exponents, Line* lines, int* doubtful, unsigned* plans,
+                         unsigned long long* shares, int n, int p, int m)
 {
     const Doubtful<TILE_M, CLUSTER> doubts(n, m);
     const int line = blockIdx.x * 64 + threadIdx.x;
@@ -121,14 +120,13 @@ double_always_exponents(const Size* a_sizes, const Size* b_sizes, int* exponents
     const bool refused = size.exponent == REFUSED, zero = size.exponent == -REFUSED;
     const int kept = refused || zero ? 0 : kept_bits<MODULI>(size.squares);
     exponents[line] = refused ? REFUSED : zero ? 0 : kept - size.exponent;
-    bits[line] = kept;
     const double unit = PowerOfTwo::double_of(2 * (53 - kept)) / 12;
     const double norm = size.squares * PowerOfTwo::double_of(-2 * SIZE_BITS);
     const double sum = size.magnitudes * PowerOfTwo::double_of(-SIZE_BITS);
     const float infinite = __int_as_float(0x7f800000);
-    checks[line] = refused ? Check{infinite, infinite, 0}
-                   : zero  ? Check{0, 0, 0}
-                           : Check{static_cast<float>(unit), static_cast<float>(norm), size.exponent};
+    lines[line] = refused ? Line{0, 0, infinite, infinite}
+                  : zero  ? Line{0, 0, 0, 0}
+                          : Line{size.exponent, kept, static_cast<float>(unit), static_cast<float>(norm)};
     const double met = sum * sum / p;  // what the sum of products of magnitudes is expected to be
     if (refused || (!zero && met * met < unit * norm)) doubts.add(doubtful, n, line);
 }
@@ -138,13 +136,13 @@ double_always_exponents(const Size* a_sizes, const Size* b_sizes, int* exponents
 /// Launch: block 256; grid (ceil(p / 128), ceil(n / 32) + ceil(m / 32)).
 template <int TILE_M, int CLUSTER>
 __global__ void __launch_bounds__(256)
-double_always_split(const double* A, const double* B, const int* exponents, const int* bits, const int* doubtful,
+double_always_split(const double* A, const double* B, const int* exponents, const Line* lines, const int* doubtful,
                     signed char* a_residues, signed char* b_residues, signed char* a_bytes, signed char* b_bytes, int n,
                     int p, int m)
 {
     if (Doubtful<TILE_M, CLUSTER>(n, m).all_in_double(doubtful)) return;
-    __shared__ Lines lines;
-    const Part part = read_lines(lines, A, B, n, p, m);
+    __shared__ Lines elements;
+    const Part part = read_lines(elements, A, B, n, p, m);
     signed char* const residues = part.of_a ? a_residues : b_residues;
     signed char* const bytes = part.of_a ? a_bytes : b_bytes;
     const int pitch = pitch_of(p), lane = threadIdx.x % 32, k = blockIdx.x * SPLIT_K + 4 * lane;
@@ -154,12 +152,12 @@ double_always_split(const double* A, const double* B, const int* exponents, cons
         const int line = part.first + own;
         const int e = exponents[part.of_a ? line : n + line];
         const PowerOfTwo power(e == REFUSED ? 0 : e);
-        const double to_byte = PowerOfTwo::double_of(CHECK_BITS - bits[part.of_a ? line : n + line]);
+        const double to_byte = PowerOfTwo::double_of(CHECK_BITS - lines[part.of_a ? line : n + line].bits);
         Whole<false> numbers[4];
         unsigned byte[4];
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            numbers[i] = Whole<false>::nearest(e == REFUSED ? 0 : lines.x[own][4 * lane + i], power);
+            numbers[i] = Whole<false>::nearest(e == REFUSED ? 0 : elements.x[own][4 * lane + i], power);
             // An element that was rounded up may have 2^CHECK_BITS.
             byte[i] = min(__double2loint(__fma_rz(numbers[i].size(), to_byte, 0x1p52)), (1 << CHECK_BITS) - 1);
         }
@@ -178,7 +176,7 @@ double_always_split(const double* A, const double* B, const int* exponents, cons
 template <int TILE_M, int STAGES, int CLUSTER, int BAND>
 __global__ void __launch_bounds__(384, 1)
 double_always_check(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-                    const Check* checks, const int* doubtful, unsigned* plans, int n, int p, int m)
+                    const Line* lines, const int* doubtful, unsigned* plans, int n, int p, int m)
 {
     if (const Doubtful<TILE_M, CLUSTER> doubts(n, m); doubts.all_in_double(doubtful)) {
         for (int tile = blockIdx.x * 384 + threadIdx.x; tile < doubts.rows * doubts.columns; tile += gridDim.x * 384)
@@ -187,15 +185,15 @@ double_always_check(const __grid_constant__ TensorMap map_a, const __grid_consta
     }
     multiply_bytes<TILE_M, STAGES, CLUSTER, BAND>(
         map_a, map_b, 1, n, p, m, AllTiles(), [&](const int (&sums)[TILE_M / 2], PlaceOfSums at) {
-            const Check none = {0, 0, -MOST_EXPONENTS};  // beyond the edges nothing fails
-            const Check rows[2] = {at.row < n ? checks[at.row] : none, at.row + 8 < n ? checks[at.row + 8] : none};
+            const Line none = {-MOST_EXPONENTS, 0, 0, 0};  // beyond the edges nothing fails
+            const Line rows[2] = {at.row < n ? lines[at.row] : none, at.row + 8 < n ? lines[at.row + 8] : none};
             bool passes = true;
             #pragma unroll
             for (int j = 0; j < TILE_M / 8; ++j)
                 #pragma unroll
                 for (int v = 0; v < 2; ++v) {
                     const int column = at.column + 8 * j + v;
-                    const Check other = column < m ? checks[n + column] : none;
+                    const Line other = column < m ? lines[n + column] : none;
                     #pragma unroll
                     for (int half = 0; half < 2; ++half) {
                         const float least = static_cast<float>(sums[4 * j + 2 * half + v]) / (1 << 2 * CHECK_BITS);

@@ -31,20 +31,20 @@ def quotients(C, A, B, dtype):
     return Reference(A, B, dtype).quotients(C)
 
 
-def graded(multiply):
+def graded(multiply, dtype="float"):
     """The rows of all tests, of products that a model makes in seconds."""
     rows = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(method, "CURVE_SIZES", CURVE_SIZES)
         patch.setattr(method, "SPREAD_SIZE", SPREAD_SIZE)
-        cases = list(method.cases(SHAPE, "float"))
+        cases = list(method.cases(SHAPE, dtype))
     for case in cases:
         if case.test == SPREAD:
-            A, B = grading.spread(np, "float", case.shape[0], case.number, 5)
+            A, B = grading.spread(np, dtype, case.shape[0], case.number, 5)
         else:
-            A, B = grading.operands(np, "float", case.test, *case.shape, 5)
+            A, B = grading.operands(np, dtype, case.test, *case.shape, 5)
         with np.errstate(all="ignore"):
-            found = quotients(multiply(A, B), A, B, "float")
+            found = quotients(multiply(A, B), A, B, dtype)
         terms = case.shape[1] * (10 if case.test == SPREAD else 1)
         row = {"test": case.test, "number": case.number, "p": case.shape[1], "grade": found.grade(terms)}
         rows.append(row | {"componentwise": found.componentwise, "rowwise": found.rowwise})
@@ -70,10 +70,14 @@ def test_a_kernel_claims_a_grade():
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_model_has_the_grade_that_its_kernel_claims_special_numbers_too(name):
-    rows = graded(MODELS[KERNELS[name].accuracy["scheme"]])
+    kernel = KERNELS[name]
+    choice = {"tile_m": 64, "cluster_blocks": 1}
+    rows = graded(lambda A, B: models.multiply(kernel, choice, A, B), kernel.dtypes[0])
     found = summary(rows)
     assert (found["grade"], found["special"], found["fails"]) == (CLAIMS[name], "", ""), rows.to_string()
-    assert found["slope"] < 0.5 and found["holds_to"] == 56
+    # The sizes of the curve are too short for doubles of bytes: theirs is NumPy's.
+    slope, spread = {"float": (0.5, 56), "double": (0.8, 504)}[kernel.dtypes[0]]
+    assert found["slope"] < slope and found["holds_to"] == spread
 
 
 def test_a_chain_has_grade_a():
@@ -169,7 +173,7 @@ def test_more_moduli_suffice_for_wider_exponents(kernels):
         C = models.multiply(kernels["double_from_int8"], {"moduli": moduli}, A, B)
         found[moduli, phi], native = quotients(C, A, B, "double"), quotients(A @ B, A, B, "double")
         assert found[moduli, phi].lost or found[moduli, phi].componentwise < 10 * native.componentwise
-    assert [case for case, each in found.items() if each.lost] == [(14, 2), (15, 4)]
+    assert [case for case, each in found.items() if each.lost] == [(14, 2), (16, 4)]
     assert found[15, 1].componentwise < found[14, 1].componentwise / 3
 
 
@@ -222,8 +226,9 @@ def test_every_test_is_graded(kernels, device, config, tmp_path, monkeypatch):
     assert table.grade.to_dict() == CLAIMS | {"float_from_half": "none", "double_from_int8": "none"}
     assert table.gflops.isna().all() and table.moduli.dropna().to_dict() == {"double_from_int8": 15}
     shown = spread_of_exponents(Evidence)
+    assert set(shown.variant) == {"15 moduli, by norms", "double_always"}
+    shown = shown[shown.kernel == "double_from_int8"]
     assert shown.componentwise.notna().tolist() == [True, True, True, False, False], "phi of 3 and 4 is refused"
-    assert set(shown.variant) == {"15 moduli, bounded by a product"}
 
 
 def test_the_points_of_the_grades(kernels, device, config, tmp_path):

@@ -119,14 +119,8 @@ MUTANTS = [  # the kernel, the old text, the new text, the kind of fault
         "deadlock",
     ),
     ("float_always", "__syncthreads();  // the group's words are zero", "", "race"),
-    (
-        "double_from_int8 of two",
-        "sums[warp][lane] = largest < REFUSED ? sum_of_squares(x, largest) : 0;\n        __sync",
-        "sums[warp][lane] = largest < REFUSED ? sum_of_squares(x, largest) : 0;\n        if (m < 0) __sync",
-        "race",
-    ),
-    ("double_from_int8", "max(own, static_cast<int>(size", "min(own, static_cast<int>(size", "incorrect"),
-    ("double_from_int8 of two", "< pitch)  // also", "< m - 2)  // also", "uninitialised"),
+    ("double_from_int8", "(size.squares) - size", "(size.squares) + 4 - size", "incorrect"),
+    ("double_always", "if (k >= pitch) return;", "if (k >= p - 4) return;", "incorrect"),
 ]
 
 
@@ -173,6 +167,20 @@ def test_mutant_of_what_rungs_share(tmp_path, name, old, new, kind):
     found = [fault for fault in faults if fault.kind == kind]
     assert found, [str(fault) for fault in faults]
     assert any("wgmma_int8.cu:" in str(fault) for fault in found), "the line of the kernel is told"
+
+
+DOUBLES_MUTANTS = [  # as MUTANTS, in double_parts.cuh
+    ("double_from_int8", "magnitudes_of[warp][lane] = sums.magnitudes;\n        __sync", "race"),
+    ("double_always", "lines.x[lane][warp * (SPLIT_K / 8) + i] = x[i];\n    }\n    __sync", "race"),
+    ("double_from_int8 of two", "< pitch)  // also", "uninitialised"),
+]
+
+
+@pytest.mark.parametrize("name, old, kind", DOUBLES_MUTANTS, ids=[f"{m[0]}-{m[2]}" for m in DOUBLES_MUTANTS])
+def test_mutant_of_what_doubles_share(tmp_path, name, old, kind):
+    new = old.replace("__sync", "if (p < 0) __sync").replace("< pitch)", "< m - 2)")
+    _, faults = traced_mutant(tmp_path, name, old, new, "double_parts.cuh")
+    assert kind in {fault.kind for fault in faults}, [str(fault) for fault in faults]
 
 
 @pytest.mark.parametrize("name, header", [("tma_ring", "ring_product.cuh"), ("float_from_half", "parts.cuh")])
