@@ -1,7 +1,12 @@
 """What a GPU does where a rule or the CPU could differ. On a GPU,
 `pytest -n0 -s tests/microscope/test_oracle.py` prints the answers for the table in docs/microscope.md."""
 
+import ml_dtypes
+import numpy as np
 import pytest
+
+from kernelscope import build, trace
+from tilewise import ROOT
 
 SOURCE = r"""
 extern "C" __global__ void exits(int* out)
@@ -55,7 +60,6 @@ LEAST = -(2**31)
 @pytest.mark.gpu
 def test_what_a_gpu_answers():
     import cupy
-    import numpy as np
 
     module = cupy.RawModule(code=SOURCE, options=("-std=c++17",))
 
@@ -73,3 +77,61 @@ def test_what_a_gpu_answers():
     answers("casts", 1, "i8", 11, *numbers)
     assert answers("divisions", 1, "i4", 2, np.int32(LEAST), np.int32(-1)) == [LEAST, 0]
     answers("barriers", 64, "i4", 64)
+
+
+FP8 = ROOT / "packages/microscope/tests/fp8.cu"
+E4M3, E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
+KINDS = [(E4M3, E4M3), (E4M3, E5M2), (E5M2, E4M3), (E5M2, E5M2)]
+PRODUCTS = [f"mma<{kind}>" for kind in range(4)] + [f"wgmma<{kind}, true>" for kind in range(3)]
+
+
+def operands(how, rows, kinds, rng):
+    """A (rows, 32), B (8, 32) and C (rows, 8) of ordinary numbers, of any finite codes, or with infinities and NaN."""
+    shapes = [(rows, 32), (8, 32)]
+    if how == "mixed":
+        A, B = (rng.standard_normal(shape).astype(kind) for shape, kind in zip(shapes, kinds))
+    else:
+        A, B = (rng.integers(0, 256, shape, np.uint8).view(kind) for shape, kind in zip(shapes, kinds))
+        A[~np.isfinite(A.astype("f4"))] = B[~np.isfinite(B.astype("f4"))] = 0
+    C = (rng.standard_normal((rows, 8)) * 2.0 ** rng.integers(-20, 12, (rows, 8))).astype("f4")
+    if how == "special":
+        A.view("u1")[0, 0], B.view("u1")[2, 3] = 0x7F, 0xFC  # NaN; -448 of e4m3, -infinity of e5m2
+        C[1, 1], C[4, 5], C[6, 7] = np.nan, np.inf, -0.0
+    return A, B, C
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:invalid", "ignore:overflow")
+@pytest.mark.parametrize("how", ["mixed", "codes", "special"])
+def test_sums_of_fp8(how, tmp_path):
+    """Those of mma.sync to the bit; those of wgmma to the last bit that the tensor core keeps of its largest term."""
+    import cupy
+
+    from tilewise.nvidia.nvrtc import cubin_of
+
+    rng, library = np.random.default_rng(58), build(FP8, *PRODUCTS)
+    for name in PRODUCTS:
+        code, entry = cubin_of(FP8, FP8.name, name, "sm_90a")
+        (tmp_path / "code.cubin").write_bytes(code)
+        function = cupy.RawModule(path=str(tmp_path / "code.cubin")).get_function(entry["symbol"])
+        kinds, rows = KINDS[int(name.split("<")[1][0])], 16 if name.startswith("mma") else 64
+        differ = worst = 0
+        for _ in range(20):
+            A, B, C = operands(how, rows, kinds, rng)
+            given = {"rows": A.view("u1").ravel(), "columns": B.view("u1").ravel(), "C": C.ravel()}
+            report = trace(library, name, 1, 2 * rows, given)
+            assert report.ok, str(report)
+            on_gpu = [cupy.asarray(array) for array in given.values()]
+            function((1,), (2 * rows,), tuple(on_gpu))
+            found, emulated = on_gpu[2].get().reshape(C.shape), report.arrays["C"].reshape(C.shape)
+            assert np.array_equal(np.isnan(found), np.isnan(emulated)), name
+            infinite = np.isinf(found) | np.isinf(emulated)
+            assert np.array_equal(found[infinite], emulated[infinite]), name
+            finite = np.isfinite(found)
+            terms = np.abs(A.astype("f8")[:, None] * B.astype("f8")).max(-1)
+            largest = np.maximum(terms, np.abs(C))[finite]
+            off = np.abs(found.astype("f8") - emulated)[finite]
+            differ += np.count_nonzero(off)
+            worst = max(worst, (off / largest).max())
+        print(f"{how}, {name}: {differ} of {20 * C.size} differ, at most by {worst:.1e} of the largest term")
+        assert differ == 0 if name.startswith("mma") else worst <= 2**-11, name
