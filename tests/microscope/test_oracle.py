@@ -79,7 +79,7 @@ def test_what_a_gpu_answers():
     answers("barriers", 64, "i4", 64)
 
 
-FP8 = ROOT / "packages/microscope/tests/fp8.cu"
+FP8, TILES = ROOT / "packages/microscope/tests/fp8.cu", ROOT / "packages/microscope/tests/tiles.cu"
 E4M3, E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
 KINDS = [(E4M3, E4M3), (E4M3, E5M2), (E5M2, E4M3), (E5M2, E5M2)]
 PRODUCTS = [f"mma<{kind}>" for kind in range(4)] + [f"wgmma<{kind}, true>" for kind in range(3)]
@@ -100,30 +100,51 @@ def operands(how, rows, kinds, rng):
     return A, B, C
 
 
+def on_gpu(file, name, block, folder):
+    """A function that launches a kernel of a file in one block, and returns what its arrays hold then."""
+    import cupy
+
+    from tilewise.nvidia.nvrtc import cubin_of
+
+    code, entry = cubin_of(file, file.name, name, "sm_90a")
+    (folder / "code.cubin").write_bytes(code)
+    function = cupy.RawModule(path=str(folder / "code.cubin")).get_function(entry["symbol"])
+
+    def launched(*arrays):
+        there = [cupy.asarray(array) for array in arrays]
+        function((1,), (block,), tuple(there))
+        return [array.get() for array in there]
+
+    return launched
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [64, 128, 256, 512])
+def test_tiles_of_several_warps(size, tmp_path):
+    name, x = f"collectives<{size}>", np.random.default_rng(size).integers(0, 100, 1024, np.int32)
+    _, out, sums = on_gpu(TILES, name, 1024, tmp_path)(x, np.zeros(8192, np.int32), np.zeros(1024))
+    given = {"in": x, "out": "int[8192]", "sums": "double[1024]"}
+    report = trace(build(TILES, name), name, 1, 1024, given, expect={"out": out, "sums": sums})
+    assert report.ok, str(report)
+
+
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore:invalid", "ignore:overflow")
 @pytest.mark.parametrize("how", ["mixed", "codes", "special"])
 def test_sums_of_fp8(how, tmp_path):
     """Those of mma.sync to the bit; those of wgmma to the last bit that the tensor core keeps of its largest term."""
-    import cupy
-
-    from tilewise.nvidia.nvrtc import cubin_of
-
     rng, library = np.random.default_rng(58), build(FP8, *PRODUCTS)
     for name in PRODUCTS:
-        code, entry = cubin_of(FP8, FP8.name, name, "sm_90a")
-        (tmp_path / "code.cubin").write_bytes(code)
-        function = cupy.RawModule(path=str(tmp_path / "code.cubin")).get_function(entry["symbol"])
         kinds, rows = KINDS[int(name.split("<")[1][0])], 16 if name.startswith("mma") else 64
+        launched = on_gpu(FP8, name, 2 * rows, tmp_path)
         differ = worst = 0
         for _ in range(20):
             A, B, C = operands(how, rows, kinds, rng)
             given = {"rows": A.view("u1").ravel(), "columns": B.view("u1").ravel(), "C": C.ravel()}
             report = trace(library, name, 1, 2 * rows, given)
             assert report.ok, str(report)
-            on_gpu = [cupy.asarray(array) for array in given.values()]
-            function((1,), (2 * rows,), tuple(on_gpu))
-            found, emulated = on_gpu[2].get().reshape(C.shape), report.arrays["C"].reshape(C.shape)
+            found = launched(*given.values())[2].reshape(C.shape)
+            emulated = report.arrays["C"].reshape(C.shape)
             assert np.array_equal(np.isnan(found), np.isnan(emulated)), name
             infinite = np.isinf(found) | np.isinf(emulated)
             assert np.array_equal(found[infinite], emulated[infinite]), name
