@@ -166,6 +166,22 @@ def test_what_the_host_calls_a_type_is_one(tmp_path, capsys):
     assert main(command[1:]) == 0, capsys.readouterr().out
 
 
+def test_enumerators_and_macros_are_sizes(tmp_path, capsys):
+    host = "enum Sizes : int { SMALL = 4, NEXT, WIDE = 1 << 6 };\n#define TWICE(x) (2 * (x))\n"
+    body = "float* x; cudaMalloc(&x, TWICE(WIDE) * sizeof(float)); f<<<NEXT, WIDE>>>(x, (int)pow(2, SMALL));"
+    (tmp_path / "mine.cu").write_text(f"{KERNEL}{host}int main() {{ {body} }}\n")
+    [command], said = proposed(tmp_path / "mine.cu", capsys)
+    found = [options_of(command, name) for name in ("grid", "block", "arg")]
+    assert found == [["5"], ["64"], ["x=float[128]", "n=16"]], said
+
+
+def test_definitions_that_double_are_unknown(tmp_path, capsys):
+    chain = "".join(f"#define A{k + 1} (A{k} + A{k})\n" for k in range(39))
+    (tmp_path / "mine.cu").write_text(f"#define A0 1\n{chain}{KERNEL}int main() {{ f<<<A39, 64>>>(x, 1 << A39); }}\n")
+    [command], said = proposed(tmp_path / "mine.cu", capsys)
+    assert options_of(command, "grid") == ["4"] and "A39" in said
+
+
 LEFT = {  # what the host has, and what stays of it
     "std::string s = \"<<<\"; int counted[4]; static double t;": "",
     "const std::vector<int> sizes = {1, 2};": "",

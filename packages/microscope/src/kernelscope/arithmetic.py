@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from tree_sitter import Node, Query, QueryCursor
 
-from kernelscope.declarations import CPP, HASH_LINE, parse
+from kernelscope.declarations import HASH_LINE
+from kernelscope.syntax import CPP, parse
 
 _SHIFTS = {"<<": "left", ">>": "right"}
 _WANTED = Query(

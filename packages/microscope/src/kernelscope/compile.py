@@ -15,9 +15,10 @@ from typing import Any
 
 from kernelscope import arithmetic, cpp, declarations, elf, host_code, loops, marks, ptx, refusals, shared_memory
 from kernelscope.cpp import FLAGS, display_path, run_compiler
-from kernelscope.declarations import Declarations, Function, Tree, tree_of, whole_numbers
+from kernelscope.declarations import Declarations, Function, Tree, tree_of
 from kernelscope.element_types import ELEMENT_TYPES
 from kernelscope.errors import MachineError, UserError
+from kernelscope.expressions import whole_numbers
 from kernelscope.files import atomic_path, digest
 from kernelscope.host_code import as_included, left_out
 from kernelscope.limits import DEFAULT_SHARED_BYTES
