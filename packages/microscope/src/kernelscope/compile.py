@@ -342,8 +342,12 @@ def _in_kernel(message: str, kernel: CudaFile, instances: Sequence[str], source:
     """A compiler's message about the text around a kernel, as one about the kernel, with what was left out of it."""
     if not has_host_code(code_of(kernel.path)):
         return _about_kernel(message, kernel, instances, source)
-    headers = "".join(f", <{name}>" for name in left_out(kernel))
-    away = f"left out as the host's: functions without __device__{headers}"
+    headers = left_out(kernel)
+    if lacking := [f"<{name}>" for name in headers if f"'{name.partition('/')[0]}" in message]:
+        away = f"the emulator has no {' and no '.join(lacking)}; for a trace, replace what the kernel uses of it"
+    else:
+        named = "".join(f", <{name}>" for name in headers)
+        away = f"left out as the host's: functions without __device__{named}"
     return f"{_about_kernel(message, kernel, instances, source)}; {away}"
 
 

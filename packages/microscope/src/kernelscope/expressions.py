@@ -17,7 +17,7 @@ class Unknown(Exception):
 
 
 #: What `calculated` raises, for numbers out of range, too.
-NOT_KNOWN = (Unknown, ArithmeticError, ValueError, TypeError, RecursionError)
+NOT_KNOWN = (Unknown, ArithmeticError, LookupError, ValueError, TypeError, RecursionError)
 
 
 def whole_numbers(expressions: Iterable[str], names: Mapping[str, int]) -> list[int]:

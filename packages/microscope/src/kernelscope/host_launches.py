@@ -1,5 +1,6 @@
 """What the host code of a CUDA file launches, and what it does with the arrays that it gives to launches."""
 
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,8 +9,8 @@ from math import prod
 from tree_sitter import Node
 
 from kernelscope.argument_values import element_type
-from kernelscope.expressions import split
-from kernelscope.host_values import Expression, Host, Scope, arguments_of
+from kernelscope.expressions import NOT_KNOWN, split
+from kernelscope.host_values import Expression, Host, Scope, arguments_of, size_of_type
 from kernelscope.syntax import nodes_of, text_of
 
 
@@ -111,6 +112,10 @@ def array_of(host: Host, text: str, scope: Scope, before: Sequence[str]) -> Arra
             holds = "random"
         if function.startswith("cudaMemset"):
             holds = holds or "zero"
+    held = host.definition(name, where, len(host.text))
+    if held and (vector := re.search(r"\bdevice_vector<(.*)>$", held.type)):
+        with contextlib.suppress(*NOT_KNOWN):
+            size = host.length(name, where, len(host.text)) * (size_of_type(vector[1]) or 4)
     return Array(None if size is None else int(size), holds if is_allocated else "random")
 
 

@@ -15,6 +15,9 @@ from kernelscope.syntax import declarators, name_of, nodes_of, parse, text_of
 
 #: How deep definitions may refer to each other, and how many are looked at: a chain of doublings has 2^40.
 _DEPTH, _MOST = 40, 20_000
+#: A program begins without arguments; a size from its command line is as free as a literal one.
+_NO_ARGUMENTS = {"argc": "1"}
+_OF_COMMAND_LINE = {"argc", "argv", "atoi", "atol", "atoll", "strtol", "strtoul", "stoi", "std", "NULL", "nullptr"}
 
 
 def _power(base: Number, exponent: Number) -> Number:
@@ -61,7 +64,7 @@ class Host:
         self.text, self.smaller = readable(text), smaller or {}
         self.root = parse(self.text)
         self.macros = {name: body.replace("\\\n", " ").strip() for name, body in DEFINE.findall(self.text)}
-        self.file = Scope(self.root, _definitions(self.root, functions=False))
+        self.file = Scope(self.root, _definitions(self.root, functions=False), _NO_ARGUMENTS)
         declared = items(text)
         self._gpu = [item.node for item in declared if item.is_gpu]
         of_host = [item.node for item in declared if not item.is_gpu]
@@ -114,7 +117,7 @@ class Host:
                     return Scope(
                         function, _definitions(function), values, self.scope(caller, depth + 1), call.start_byte
                     )
-        return Scope(function, _definitions(function), {"argc": "1"} if name == "main" else {})
+        return Scope(function, _definitions(function), _NO_ARGUMENTS if name == "main" else {})
 
     def known(self, what: Expression) -> Number | None:
         """The value of an expression; None if it is not known."""
@@ -188,7 +191,8 @@ class Host:
         if not text:
             raise Unknown
         found = self.value(text, scope if held else self.file, held.at if held else at, depth)
-        if not re.search(r"[A-Za-z_]\w*", re.sub(r"\b(?:0x)?[\da-fA-F.]+[uUlLfF]*\b|\b\d[\de.+-]*f?", "", text)):
+        names = re.sub(r"\b(?:0x)?[\da-fA-F.]+[uUlLfF]*\b|\b\d[\de.+-]*f?", "", text)
+        if not set(re.findall(r"[A-Za-z_]\w*", names)) - _OF_COMMAND_LINE:
             self.leaves.add(name)
         return found
 
@@ -200,7 +204,32 @@ class Host:
             return self.value(one.text, one.scope, one.at, depth)
         if (held := self.definition(f"{base}.{member}", scope, at)) and held.value:
             return self.value(held.value, scope, held.at, depth)
+        if base in scope.parameters and scope.caller:
+            return self.value(f"{scope.parameters[base]}.{member}", scope.caller, scope.called_at, depth)
+        if held := self.definition(base, scope, at):
+            return self.value(self._member_defaults[held.type.split()[-1], member], self.file, at, depth)
         raise Unknown
+
+    @cached_property
+    def _member_defaults(self) -> dict[tuple[str, str], str]:
+        """What members of structs begin as, by the struct's name and the member's."""
+        return {
+            (text_of(each.child_by_field_name("name")), name_of(named)): text_of(value)
+            for each in [*nodes_of(self.root, "struct_specifier"), *nodes_of(self.root, "class_specifier")]
+            for member in nodes_of(each, "field_declaration")
+            if (value := member.child_by_field_name("default_value")) and (named := declarators(member)[0])
+        }
+
+    def length(self, name: str, scope: Scope, at: int, depth: int = 0) -> int:
+        """The number of elements with which a vector of the host, or of thrust's, begins. Raises NOT_KNOWN."""
+        if name in scope.parameters and scope.caller:
+            return self.length(scope.parameters[name], scope.caller, scope.called_at, depth + 1)
+        held = self.definition(name, scope, at)
+        if depth > _DEPTH or not held or "vector<" not in held.type:
+            raise Unknown
+        if not held.value.startswith("("):  # of another vector
+            return self.length(held.value, scope, held.at, depth + 1)
+        return int(self.value(split(held.value[1:-1])[0], scope, held.at, depth + 1))
 
     def _size(self, node: Node, scope: Scope, at: int, depth: int) -> int:
         inside = re.sub(r"^sizeof\s*\(?\s*|\s*\)$", "", text_of(node))
@@ -234,6 +263,8 @@ class Host:
             given = dict(zip(_names_of_parameters(function), texts))
             inner = Scope(function, _definitions(function), given, scope, at)
             return self.value(text_of(returned[0].named_children[0]), inner, returned[0].start_byte, depth)
+        if vector := re.fullmatch(r"(\w+)\.size", name):
+            return self.length(vector[1], scope, at, depth)
         values = [self.value(each, scope, at, depth) for each in texts]
         plain = re.sub(r"<.*>$", "", name)
         if plain in _CALLS and values:
@@ -277,19 +308,16 @@ def _definitions(node: Node, functions: bool = True) -> dict[str, list[Definitio
     for each in nodes_of(node, "declaration"):
         if not functions and _in_function(each):
             continue
-        words = " ".join(
-            text_of(child)
-            for child in each.children
-            if child.type not in ("init_declarator", ";", ",") and not child.type.endswith("declarator")
-        )
-        for declarator in declarators(each):
+        named = declarators(each)
+        words = " ".join(text_of(child) for child in each.children if child not in named and child.type not in ";,")
+        for declarator in named:
             rest, name = text_of(declarator), name_of(declarator)
             sizes = "".join(re.findall(r"\[[^\]]*\]", rest.partition("=")[0]))
             value = declarator.child_by_field_name("value")
             if value is None and declarator.type == "function_declarator":
                 value = declarator.child_by_field_name("parameters")
             star = "*" if "*" in rest.partition(name)[0] else ""
-            found.setdefault(name, []).append(Definition(words + star + sizes, text_of(value), each.start_byte))
+            found.setdefault(name, []).append(Definition(words + star + sizes, text_of(value), declarator.start_byte))
     for name, text, at in _enumerators(node):
         found.setdefault(name, []).append(Definition("enum", text, at))
     for each in nodes_of(node, "assignment_expression") if functions else ():
