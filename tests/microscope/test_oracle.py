@@ -23,6 +23,10 @@ extern "C" __global__ void shifts(int* out, int by)
     out[2] = -8 >> by;
     out[3] = (1ull << (by + 32)) != 0;
     out[4] = 1u << (by - 33);
+    out[5] = 5;
+    out[5] <<= by;
+    unsigned last = 0x80000000u;
+    out[6] = last >>= by;
 }
 extern "C" __global__ void casts(long long* out, float large, float small, float nan, double wide, double wide_nan)
 {
@@ -37,6 +41,10 @@ extern "C" __global__ void casts(long long* out, float large, float small, float
     out[8] = (short)large;
     out[9] = (unsigned char)large;
     out[10] = (unsigned char)small;
+    const int beyond = large;
+    out[11] = beyond;
+    const unsigned short of_double = wide;
+    out[12] = of_double;
 }
 extern "C" __global__ void divisions(int* out, int least, int by)
 {
@@ -72,9 +80,9 @@ def test_what_a_gpu_answers():
         return found
 
     assert answers("exits", 64, "i4", 64)[0] == 2, "threads that have exited are not waited for"
-    answers("shifts", 1, "i4", 5, np.int32(32))
+    answers("shifts", 1, "i4", 7, np.int32(32))
     numbers = [np.float32(1e10), np.float32(-1e10), np.float32("nan"), np.float64(1e10), np.float64("nan")]
-    answers("casts", 1, "i8", 11, *numbers)
+    answers("casts", 1, "i8", 13, *numbers)
     assert answers("divisions", 1, "i4", 2, np.int32(LEAST), np.int32(-1)) == [LEAST, 0]
     answers("barriers", 64, "i4", 64)
 

@@ -69,6 +69,7 @@ TRACED = [
     "-fsanitize=thread",
     "-fsanitize=bounds-strict",
     "-fsanitize=object-size",  # also of what a pointer to a variable of the thread's own leads to
+    "-fsanitize=float-cast-overflow",  # of what arithmetic.py has not put into a call
     "--param=tsan-instrument-func-entry-exit=0",
     "--param=tsan-distinguish-volatile=1",
     "-fno-tree-sink",  # a load goes into the `if` that uses it
