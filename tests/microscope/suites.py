@@ -24,9 +24,9 @@ import numpy as np
 
 from kernelscope import build, trace
 from kernelscope.calls import Call, Library
-from kernelscope.declarations import parse
 from kernelscope.emulator import LaunchError
 from kernelscope.fault_kinds import FaultKind
+from kernelscope.syntax import parse
 from tilewise import UserError
 
 SAMPLES, SCOR, INDIGO, GPUVERIFY = "compute-sanitizer's samples", "ScoR", "Indigo", "GPUVerify"

@@ -1,11 +1,13 @@
 """Run the kernels of suites.py on a GPU under the four tools of compute-sanitizer and print a table for docs/suites.md.
 
 `python tests/microscope/suites_gpu.py FOLDER LOG` takes the same clones. What a tool says of a kernel is a line of LOG
-at once, and what LOG holds is not run again: a run that was stopped goes on. Of Indigo's graphs it takes one.
+at once, and what LOG holds is not run again: a run that was stopped goes on, and `--minutes` stops one. The table is of
+what LOG holds. Of Indigo's graphs it takes one. It needs compute-sanitizer on PATH, and no history of the clones.
 """
 
 import json
 import pickle
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -104,8 +106,12 @@ def main() -> None:
     """Run what the log lacks and print the table of what it holds."""
     asked = parser(__doc__)
     asked.add_argument("log", type=Path, metavar="LOG")
+    asked.add_argument("--minutes", type=float, help="begin no kernel after so long; by default all are run")
     asked.add_argument("--arch", default="sm_90a", help="what to compile for; by default sm_90a")
     told = asked.parse_args()
+    if not shutil.which("compute-sanitizer"):
+        sys.exit("compute-sanitizer is not on PATH; it is in the bin folder of a CUDA toolkit")
+    seconds = None if told.minutes is None else 60 * told.minutes
     entries = [json.loads(line) for line in told.log.read_text().splitlines()] if told.log.exists() else []
     known = {(each["suite"], each["name"]) for each in entries}
     cases = [case for name in told.suite for case in SUITES[name][2](clone_of(name, told.folder))]
@@ -113,11 +119,13 @@ def main() -> None:
     with ProcessPoolExecutor(told.workers) as workers, told.log.open("a") as log:
         running = [workers.submit(judged, case, told.arch) for case in todo]
         try:
-            for number, done in enumerate(as_completed(running), 1):
+            for number, done in enumerate(as_completed(running, seconds), 1):
                 entries += done.result()
                 log.write("".join(json.dumps(each) + "\n" for each in done.result()))
                 log.flush()
                 print(f"\r{number} of {len(todo)} ", end="", file=sys.stderr, flush=True)
+        except TimeoutError:
+            workers.shutdown(cancel_futures=True)
         except KeyboardInterrupt:
             workers.shutdown(cancel_futures=True)
             sys.exit(f"stopped; {told.log} holds what was run")

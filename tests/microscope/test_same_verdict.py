@@ -158,7 +158,7 @@ ROWS = [  # the construct in words, what stands before the kernel, what in it, w
     ("`<device_launch_parameters.h>`, `<math_constants.h>`", CONSTANTS, "C[0] = CUDART_PI_F;", TAKEN, TAKEN),
     ("`<cooperative_groups/scan.h>`", "#include <cooperative_groups/scan.h>", "C[0] = 1;", TAKEN, TAKEN),
     ("`barrier_arrive` of a `thread_block`, of a `grid_group`", GROUPS, SPLIT, TAKEN, TAKEN),
-    ("a `thread_block_tile` of more than 32 threads", GROUPS, TILES, TAKEN, LACKING),
+    ("a `thread_block_tile` of more than 32 threads", GROUPS, TILES, TAKEN, TAKEN),
     ("`cuda::barrier` with a function at the end of a phase", COMPLETION, COMPLETED, TAKEN, TAKEN),
 ]  # fmt: skip
 HEAD = "(const float* A, const float* B, float* C, int n, int p, int m)"

@@ -42,6 +42,51 @@ __global__ void element_of_an_array_faulty(const float* in, double* wide)
     for (int i = 0; i < 7; ++i) parts[i] = in[i];
     wide[threadIdx.x] = parts[threadIdx.x % 8];
 }
+__global__ void count_of_one_branch(const float* in, int* found)
+{
+    int count = -1;
+    for (int i = 0; i < 4; ++i)
+        if (in[threadIdx.x] == 3 * i + 1) count = i;
+    found[threadIdx.x] = count;
+}
+__global__ void count_of_one_branch_faulty(const float* in, int* found)
+{
+    int count;  // FAULT
+    for (int i = 0; i < 4; ++i)
+        if (in[threadIdx.x] == 3 * i + 1) count = i;
+    found[threadIdx.x] = count;
+}
+__global__ void element_of_which_a_flag_tells(const float* in, double* wide)
+{
+    bool is_large;
+    is_large = in[threadIdx.x] > 40;
+    wide[threadIdx.x] = is_large ? 7 : 9;
+}
+__global__ void element_of_which_a_flag_tells_faulty(const float* in, double* wide)
+{
+    bool is_large;  // FAULT
+    if (in[threadIdx.x] > 40) is_large = true;
+    wide[threadIdx.x] = is_large ? 7 : 9;
+}
+__global__ void count_of_a_switch(const float* in, int* found)
+{
+    long long worth;
+    switch (int(in[threadIdx.x]) % 3) {
+    case 0: worth = 1; break;
+    case 1: worth = 10; break;
+    default: worth = 100; break;
+    }
+    found[threadIdx.x] = worth;
+}
+__global__ void count_of_a_switch_faulty(const float* in, int* found)
+{
+    long long worth;  // FAULT
+    switch (int(in[threadIdx.x]) % 3) {
+    case 0: worth = 1; break;
+    case 1: worth = 10; break;
+    }
+    found[threadIdx.x] = worth;
+}
 // ---- Updates by a load and a store ----------------------------------------------------------------------------------
 
 __global__ void volatile_counter(int* count)
@@ -425,6 +470,11 @@ __global__ void shifts(int* shifted, int by)
     shifted[3] = (1ull << by) >> 32;
     shifted[4] = 1 << (by - 33);
     shifted[5] = 3 << (by & 31) | 1u << (by - 30) << 1;
+    shifted[6] = 5;
+    shifted[6] <<= by;
+    unsigned last = 0x80000000u;
+    last >>= by;
+    shifted[7] = last;
 }
 __global__ void conversions(long long* converted, float large, float nan, double wide)
 {
@@ -438,4 +488,10 @@ __global__ void conversions(long long* converted, float large, float nan, double
     converted[7] = (short)large;
     converted[8] = (unsigned char)large;
     converted[9] = static_cast<unsigned char>(-large);
+}
+__global__ void implicit_conversions(int* converted, float large, double small)
+{
+    converted[0] = small;
+    const int beyond = large;
+    converted[1] = beyond;
 }

@@ -49,11 +49,12 @@ KINDS |= {
     "spin": ("stopped", "waits here for a change that no thread of the grid makes"),
     "wgmma_of_all_warps": ("divergence", "a product is one operation of the four warps of a group"),
 }
+CONVERSIONS = "conversions", "implicit_conversions"
 
 
 @pytest.fixture(scope="module")
 def library():
-    return build(FILE, *(name for name, _ in PARTS), "least_by_minus_one", "shifts", "conversions")
+    return build(FILE, *(name for name, _ in PARTS), "least_by_minus_one", "shifts", *CONVERSIONS)
 
 
 @pytest.mark.parametrize("name, parameters", PARTS, ids=[name for name, _ in PARTS])
@@ -84,14 +85,24 @@ def test_the_least_integer_divided_by_minus_one_wraps_around(library):
 
 
 def test_shifts_and_conversions_are_those_of_a_gpu(library):
-    right = np.int32([0, 0, -1, 1, 0, 3 | 8])
-    report = trace(library, "shifts", 1, 1, {"shifted": "int[6]", "by": 32}, expect={"shifted": right})
+    right = np.int32([0, 0, -1, 1, 0, 3 | 8, 0, 0])
+    report = trace(library, "shifts", 1, 1, {"shifted": "int[8]", "by": 32}, expect={"shifted": right})
     assert report.ok, str(report)
     most, least = 2**31 - 1, -(2**31)
     given = {"converted": "int64[10]", "large": np.float32(1e10), "nan": np.float32("nan"), "wide": np.float64(1e300)}
     right = np.int64([most, least, 0, 0, 2**32 - 1, -(2**63), 1000002, -1, 255, 0])
     report = trace(library, "conversions", 1, 1, given, expect={"converted": right})
-    assert report.ok, str(report)
+    assert report.ok and not report.faults, str(report)
+
+
+def test_an_implicit_conversion_out_of_range_is_a_remark(library):
+    given = {"converted": "int[2]", "large": np.float32(1e10), "small": np.float64(-7.9)}
+    report = trace(library, "implicit_conversions", 1, 1, given)
+    line = next(number for number, line in enumerate(LINES, 1) if "beyond = large" in line)
+    assert report.ok and [(fault.kind, fault.line) for fault in report.faults] == [("converted", line)], str(report)
+    assert "converts 1e+10 to 'int'" in report.faults[0].text
+    report = trace(library, "implicit_conversions", 1, 1, given | {"large": np.float32(2**30)})
+    assert not report.faults, str(report)
 
 
 RACE = """__global__ void mine(float* out)

@@ -31,6 +31,14 @@ LAUNCHED = {
     "histogram": [("histo_kernel", "4", "256", {"buffer": "unsigned char[51200]:random", "size": "51200"})],
     "stencil": [("stencil_1d", "32", "128", {"in": "float[4096]:random", "out": "float[4096]", "n": "4096"})],
     "guide": [("MatMulKernel", "4x4", "16x16", {"A.width": "64", "B.elements": "float[4096]:random"})],
+    "saxpy": [("saxpy", "64", "256", {"n": "16384", "a": "2.0", "x": "float[65536]:random"})],
+    "softmax": [
+        ("softmax_kernel<128>", "128", "128", {"x": "float[65536]:random", "y": "float[65536]", "cols": "512"}),
+        ("scale", "256", "256", {"y": "float[65536]:random", "n": "65536", "f": "0.5"}),
+    ],
+    "jacobi": [("jacobi<float, 32, 4>", "2x12", "32x4", {"norm": "float[1]:zero", "nx": "64", "ny": "48"})],
+    "thrustsum": [("square", "8", "128", {"in": "float[1000]:random", "out": "float[1000]:random", "n": "1000"})],
+    "spmv": [("spmv_vector", "64", "128", {"m.rows": "256", "x": "double[256]:random", "y": "double[256]"})],
     "scan": [
         ("ops::scan<float, 128, ops::Plus<float>>", "128", "128", {"x": "float[16384]:random", "n": "16384"}),
         ("addBase<128>", "128", "128", {"sums": "float[128]:random"}),
@@ -166,6 +174,22 @@ def test_what_the_host_calls_a_type_is_one(tmp_path, capsys):
     assert main(command[1:]) == 0, capsys.readouterr().out
 
 
+def test_enumerators_and_macros_are_sizes(tmp_path, capsys):
+    host = "enum Sizes : int { SMALL = 4, NEXT, WIDE = 1 << 6 };\n#define TWICE(x) (2 * (x))\n"
+    body = "float* x; cudaMalloc(&x, TWICE(WIDE) * sizeof(float)); f<<<NEXT, WIDE>>>(x, (int)pow(2, SMALL));"
+    (tmp_path / "mine.cu").write_text(f"{KERNEL}{host}int main() {{ {body} }}\n")
+    [command], said = proposed(tmp_path / "mine.cu", capsys)
+    found = [options_of(command, name) for name in ("grid", "block", "arg")]
+    assert found == [["5"], ["64"], ["x=float[128]", "n=16"]], said
+
+
+def test_definitions_that_double_are_unknown(tmp_path, capsys):
+    chain = "".join(f"#define A{k + 1} (A{k} + A{k})\n" for k in range(39))
+    (tmp_path / "mine.cu").write_text(f"#define A0 1\n{chain}{KERNEL}int main() {{ f<<<A39, 64>>>(x, 1 << A39); }}\n")
+    [command], said = proposed(tmp_path / "mine.cu", capsys)
+    assert options_of(command, "grid") == ["4"] and "A39" in said
+
+
 LEFT = {  # what the host has, and what stays of it
     "std::string s = \"<<<\"; int counted[4]; static double t;": "",
     "const std::vector<int> sizes = {1, 2};": "",
@@ -205,7 +229,7 @@ def test_a_header_that_was_left_out_is_named(tmp_path, capsys):
     (tmp_path / "mine.cu").write_text(text)
     assert main([str(tmp_path / "mine.cu"), "--block", "1", "--arg", "x=int[1]"]) == 2
     said = capsys.readouterr().err
-    assert "mine.cu:2: 'cub' has not been declared" in said and "<cub/cub.cuh>" in said
+    assert "mine.cu:2: 'cub' has not been declared; the emulator has no <cub/cub.cuh>; for a trace, replace" in said
 
 
 def test_a_missing_argument_has_an_example_of_its_type(tmp_path, capsys):

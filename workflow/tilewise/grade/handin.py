@@ -1,13 +1,15 @@
 """Read a hand-in: its kernel without the host's code, the roles of its parameters, and the host's launch of it."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from kernelscope.declarations import whole_numbers
+from kernelscope.expressions import Unknown, split
 from kernelscope.host_code import DEFINE, for_gpu, items, types_of
+from kernelscope.host_launches import HostLaunch, launches
+from kernelscope.host_values import Expression, Host
 from kernelscope.sources import EMULATOR_HEADERS, HOST_HEADERS
 from tilewise import UserError
 
@@ -28,31 +30,23 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class HostLaunch:
-    """A launch in the host's code, as it is written: template arguments, grid, block and dynamic shared memory."""
-
-    template: tuple[str, ...]
-    grid: tuple[str, ...]
-    block: tuple[str, ...]
-    shared: str
-    line: int
-
-
-@dataclass(frozen=True)
 class HandIn:
-    """A kernel of a hand-in: its text without comments, its own text, its parameters, its template's, the numbers of
-    the file, its launches by the host, the texts of the host's variables, and the options in a line
-    `// tilewise: ...`."""
+    """A kernel of a hand-in: its text without comments, its own text, its parameters, its template's, the names of the
+    file, its launches by the host, and the options in a line `// tilewise: ...`."""
 
     name: str
     text: str
     body: str
     parameters: tuple[Parameter, ...]
     template: tuple[Parameter, ...]
-    numbers: Mapping[str, int]
+    host: Host
     launches: tuple[HostLaunch, ...]
-    variables: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """The constants of the file that are whole numbers."""
+        return self.host.constants
 
     @property
     def qualified(self) -> str:
@@ -80,22 +74,32 @@ class HandIn:
             words = set(re.findall(r"\w+", found))
         return found
 
-    def value(self, text: str) -> int:
-        """The whole number that a text of the host's code is, by what its variables begin as; 0 if it is unknown."""
-        for _ in range(4):
-            text = re.sub(r"\b[A-Za-z_]\w*\b(?!\s*\()", lambda word: f"({self.variables.get(word[0], word[0])})", text)
-        return next(iter(whole_numbers([text], self.numbers)), 0)
+    def value(self, what: Expression) -> int:
+        """The whole number that an expression of the host is; 0 if it is unknown."""
+        return int(self.host.known(what) or 0)
 
-    @property
-    def grid(self) -> tuple[str, ...]:
-        """The extents of the grid in the last launch by the host; empty without one."""
-        return self.launches[-1].grid if self.launches else ()
+    def written(self, what: Expression) -> Expression:
+        """What a name of the host begins as; another expression as it is."""
+        if what.text in what.scope.parameters and what.scope.caller:
+            given = what.scope.parameters[what.text]
+            return self.written(Expression(given, what.scope.caller, what.scope.called_at))
+        held = self.host.definition(what.text, what.scope, what.at)
+        return Expression(held.value, what.scope, held.at) if held and held.value else what
 
-    def divisor(self, extent: str) -> int:
+    def extents(self, launch: HostLaunch, number: int) -> list[Expression]:
+        """The extents of a launch's grid, number 0, or of its block, 1; empty if they are unknown."""
+        try:
+            return launch.extents(self.host, number)
+        except Unknown:
+            return []
+
+    def divisor(self, extent: Expression) -> int:
         """The number by which the host divides a size for an extent of the grid; 0 if it is unknown."""
-        text = self.variables.get(extent, extent)
-        found = re.fullmatch(r"\w+\s*\([^,]*,([^,]*)\)", text) or re.search(r"/\s*(\([^()]*\)|[\w.]+)[^/]*$", text)
-        return self.value(re.sub(r"\.0?f?\b", "", found[1])) if found else 0
+        what = self.written(extent)
+        found = re.fullmatch(r"\w+\s*\([^,]*,([^,]*)\)", what.text)
+        found = found or re.search(r"/\s*(\([^()]*\)|[\w.]+)[^/]*$", what.text)
+        text = re.sub(r"(?<=\d)\.0?f?\b", "", found[1]) if found else "0"
+        return self.value(Expression(text, what.scope, what.at))
 
 
 def read_text(path: Path) -> str:
@@ -168,18 +172,6 @@ def sizes(text: str) -> tuple[int, ...]:
     return tuple(map(int, str(text).split("x")))
 
 
-def split(text: str) -> list[str]:
-    """The parts of a list at its commas outside of brackets."""
-    parts, depth = [""], 0
-    for sign in text:
-        depth += (sign in "([{<") - (sign in ")]}>")
-        if sign == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += sign
-    return [part.strip() for part in parts if part.strip()]
-
-
 def kernels(path: Path) -> list[HandIn]:
     """The kernels of a file that have at least one pointer or struct as parameter."""
     raw = read_text(path)
@@ -188,24 +180,8 @@ def kernels(path: Path) -> list[HandIn]:
         pair.partition("=")[::2] for line in re.findall(r"//\s*tilewise:([^\n]*)", raw) for pair in line.split()
     )
     types = types_of(text)
-    numbers: dict[str, int] = {}
-    for m in _DIRECTIVE.finditer(text):
-        if m[1] == "define" and (pair := re.match(r"(\w+)\s+(.+)", m[2])):
-            value = whole_numbers([re.sub(r"(?<=\d)[fuUlL]+\b", "", pair[2])], numbers)
-            numbers |= dict.fromkeys([pair[1]], value[0]) if value else {}
-    for m in re.finditer(r"\b(?:const|constexpr)\s+(?:static\s+)?(?:unsigned\s+)?(?:int|size_t)\s+([^;{}]+);", text):
-        for part in split(m[1]):
-            name, _, value_text = part.partition("=")
-            value = whole_numbers([value_text], numbers) if value_text else []
-            numbers |= dict.fromkeys([name.strip()], value[0]) if value else {}
-    for m in re.finditer(r"\benum\s*(?:class\s+)?\w*\s*(?::\s*\w+\s*)?\{([^}]*)\}", text):
-        after = 0
-        for part in split(m[1]):
-            name, _, value_text = part.partition("=")
-            after = next(iter(whole_numbers([value_text], numbers)), after) if value_text else after
-            numbers[name.strip()] = after
-            after += 1
-    variables = dict(_variables(text, numbers))
+    host = Host(text)
+    launched = launches(host)
     found = []
     for item in (text[each.begin : each.end] for each in items(text) if each.is_gpu):
         head = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", " ", item)
@@ -218,19 +194,9 @@ def kernels(path: Path) -> list[HandIn]:
         )
         parameters = tuple(_parameter(each, types) for each in split(kernel[2]))
         if parameters:
-            launches = tuple(_launches(text, kernel[1]))
-            found.append(HandIn(kernel[1], text, item, parameters, template, numbers, launches, variables, options))
+            own = tuple(each for each in launched if each.function == kernel[1])
+            found.append(HandIn(kernel[1], text, item, parameters, template, host, own, options))
     return found
-
-
-def _variables(text: str, numbers: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """The variables of a text that have one definition as a whole number, and its text."""
-    defined: dict[str, set[str]] = {}
-    for m in re.finditer(r"\b(?:int|unsigned|size_t|long|auto|uint)\s+(\w+\s*=[^;{}]*);", text):
-        for part in split(m[1]):
-            name, _, value = part.partition("=")
-            defined.setdefault(name.strip(), set()).add(value.strip())
-    yield from ((name, min(texts)) for name, texts in defined.items() if len(texts) == 1 and name not in numbers)
 
 
 def _parameter(text: str, types: Mapping[str, str]) -> Parameter:
@@ -240,38 +206,3 @@ def _parameter(text: str, types: Mapping[str, str]) -> Parameter:
     words = [w for w in re.findall(r"\w+", re.sub(r"\[.*?\]", "", text))[:-1] if w != "const"]
     kind = " ".join(words)
     return Parameter(types.get(kind, kind), name, "*" in text or "[" in text, is_const)
-
-
-def _launches(text: str, name: str) -> Iterator[HostLaunch]:
-    dims = {m[1]: split(m[2]) for m in re.finditer(r"\bdim3\s+(\w+)\s*[({]([^;]*)[)}]\s*;", text)}
-    dims |= {m[1]: split(m[2]) for m in re.finditer(r"\bdim3\s+(\w+)\s*=\s*(?:dim3\s*)?[({]([^;]*)[)}]\s*;", text)}
-    for m in re.finditer(r"\bdim3\s+([^;]*);", text):
-        for part in split(m[1]):
-            if one := re.fullmatch(r"(\w+)\s*[({](.*)[)}]", part, re.DOTALL):
-                dims[one[1]] = split(one[2])
-    for m in re.finditer(rf"\b{name}\s*(?:<([^<>;]*)>)?\s*<<<(.*?)>>>", text, re.DOTALL):
-        parts = split(m[2])
-        if len(parts) < 2:
-            continue
-        three = []
-        for part in parts[:2]:
-            inline = re.fullmatch(r"dim3\s*[({](.*)[)}]", part, re.DOTALL)
-            extents = split(inline[1]) if inline else dims.get(part, [part])
-            three.append(tuple(_without_members(extent, dims) for extent in extents))
-        yield HostLaunch(
-            tuple(split(m[1] or "")),
-            three[0],
-            three[1],
-            parts[2] if len(parts) > 2 else "",
-            text.count("\n", 0, m.start()) + 1,
-        )
-
-
-def _without_members(text: str, dims: Mapping[str, list[str]]) -> str:
-    """A text with the numbers that members of a dim3, such as block.x, are."""
-
-    def number(member: re.Match[str]) -> str:
-        extents = [*dims.get(member[1], []), "1", "1"]
-        return extents["xyz".index(member[2])] if member[1] in dims else member[0]
-
-    return re.sub(r"\b(\w+)\.([xyz])\b", number, text)

@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from kernelscope.compile import build_traced
-from kernelscope.declarations import whole_numbers
 from kernelscope.emulator import LaunchError
+from kernelscope.expressions import split, whole_numbers
 from kernelscope.fault_kinds import FaultKind
 from kernelscope.faults import Fault
+from kernelscope.host_launches import HostLaunch
+from kernelscope.host_values import Expression
 from kernelscope.limits import EMULATED_LIMITS
 from kernelscope.tracer import Tracer
 from tilewise import UserError
-from tilewise.grade.handin import HandIn, HostLaunch, copy_device_code, kernels, plain, read_text, sizes, split
+from tilewise.grade.handin import HandIn, copy_device_code, kernels, plain, read_text, sizes
 from tilewise.grade.jail import jailed, limit_process
 from tilewise.grade.large import LargeProduct
 from tilewise.study.expressions import evaluate
@@ -325,7 +327,7 @@ def blocks_of(
     if "block" in hand_in.options:
         return [[sizes(hand_in.options["block"])]]
     if launch:
-        given = tuple(hand_in.value(each) for each in launch.block)
+        given = tuple(map(hand_in.value, hand_in.extents(launch, 1)))
         if 0 < math.prod(given) <= 1024:
             return [[given]]
     sides = [side] if side else tiles_of(hand_in)
@@ -357,7 +359,7 @@ def tiles_of(hand_in: HandIn) -> list[int]:
 
 def template_of(hand_in: HandIn, launch: HostLaunch | None, ntb: int) -> tuple[list[str], int, int]:
     """The arguments of a kernel's template, the width of the tile among them, or 0, and its tiles per block, or 0."""
-    given = [hand_in.value(each) for each in launch.template] if launch else []
+    given = [hand_in.value(Expression(text, launch.scope, launch.at)) for text in launch.template] if launch else []
     arguments, side, coarse = [], 0, 0
     for place, each in enumerate(hand_in.template):
         if each.type in ("typename", "class") or not each.type:
@@ -381,7 +383,8 @@ def coverings(hand_in: HandIn, block: tuple[int, ...], coarse: int) -> Iterator[
         return
     x, y = (*block, 1)[:2]
     is_grid_flat = "blockIdx.y" not in hand_in.used
-    across, down = [*map(hand_in.divisor, hand_in.grid), 0, 0][:2]
+    grid = hand_in.extents(hand_in.launches[-1], 0) if hand_in.launches else []
+    across, down = [*map(hand_in.divisor, grid), 0, 0][:2]
     if across and down and not is_grid_flat:
         yield from (((down, across), False, False), ((across, down), True, False))
     if y > 1:
@@ -735,21 +738,21 @@ def static_mistakes(findings: dict[str, Any], hand_in: HandIn) -> None:
     """Add what the launch in the host's code shows: a block of too many threads, a grid that is not rounded up."""
     most = EMULATED_LIMITS["max_threads_per_block"]
     for launch in hand_in.launches:
-        threads = math.prod(hand_in.value(each) for each in launch.block)
+        threads = math.prod(map(hand_in.value, hand_in.extents(launch, 1)))
         if threads > most:
             words = f"A block has {threads} threads; a GPU allows {most}."
             add(findings, "launch_refused", launch.line, words)
             return
-        for each in launch.grid:
-            text = hand_in.variables.get(each, each)
-            text = re.sub(r"\(\s*(?:float|double)\s*\)", "1.0*", text)
+        for each in hand_in.extents(launch, 0):
+            written = hand_in.written(each)
+            text = re.sub(r"\(\s*(?:float|double)\s*\)", "1.0*", written.text)
             m = re.fullmatch(r"\(*\s*(?:\(int\)\s*)?(?:ceil\w*\s*\(\s*)?(\w+)\s*/\s*(\w+(?:\.[xy])?)[\s)]*", text)
             if not m or m[1] == "1":
                 continue
-            size, tile = map(hand_in.value, m.groups())
+            size, tile = (hand_in.value(Expression(part, written.scope, written.at)) for part in m.groups())
             if size and tile and size % tile == 0:
                 continue
-            add(findings, "grid_division", launch.line, each)
+            add(findings, "grid_division", launch.line, each.text)
             return
 
 

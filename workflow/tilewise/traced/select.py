@@ -10,7 +10,8 @@ from typing import Any
 from kernelscope.cli import option_type
 from kernelscope.compile import functions
 from kernelscope.cpp import display_path
-from kernelscope.declarations import Function, check_file, find_function, whole_numbers
+from kernelscope.declarations import Function, check_file, find_function
+from kernelscope.expressions import whole_numbers
 from kernelscope.limits import MAX_THREADS_PER_BLOCK
 from kernelscope.sources import Source
 from tilewise import UserError

@@ -1,7 +1,8 @@
-"""Shifts and conversions for g++ with the results that a GPU has where a CPU differs.
+"""Shifts, conversions and variables without a value for g++, which are undefined in C++.
 
-A shift by the width of its operand or more, and the conversion of a real number that does not fit an integer, are
-undefined in C++. Operators and explicit conversions become calls of functions of cuda_emulator.h.
+A shift by the width of its operand or more, and the conversion of a real number that does not fit an integer, get the
+results that a GPU has where a CPU differs: operators and explicit conversions become calls of functions of
+cuda_emulator.h. Such a call also keeps g++ from assuming that a variable that only one branch sets has that value.
 """
 
 import re
@@ -9,12 +10,15 @@ from collections.abc import Iterator
 
 from tree_sitter import Node, Query, QueryCursor
 
-from kernelscope.declarations import CPP, HASH_LINE, parse
+from kernelscope.declarations import HASH_LINE
+from kernelscope.syntax import CPP, declarators, name_of, parse
 
-_SHIFTS = {"<<": "left", ">>": "right"}
+_SHIFTS = {"<<": "shifted_left", ">>": "shifted_right", "<<=": "shift_left", ">>=": "shift_right"}
 _WANTED = Query(
     CPP,
     """(binary_expression operator: ["<<" ">>"]) @shift
+    (assignment_expression operator: ["<<=" ">>="]) @shift
+    (compound_statement (declaration declarator: [(identifier) (pointer_declarator)]) @unset)
     (cast_expression type: (type_descriptor !declarator)) @cast
     (call_expression function: (template_function name: (identifier) @static))""",
 )
@@ -28,8 +32,6 @@ _MARKER = re.compile(r'^# \d+ "([^"\n]*)"[^\n]*$', re.MULTILINE)
 def as_on_a_gpu(text: str, foreign: str) -> str:
     """A preprocessed text with shifts and conversions as calls, each on its line, but for what comes from files whose
     names begin with `foreign`. What tree-sitter cannot read is left as it is."""
-    if not re.search(r"<<|>>|static_cast|\(\s*(?:u?int|unsigned|signed|long|short|char|size_t)", text):
-        return text
     data = text.encode()
     own = list(_own_ranges(data, foreign))
     found = QueryCursor(_WANTED).captures(parse(HASH_LINE.sub(lambda line: " " * len(line[0].encode()), text)))
@@ -38,10 +40,16 @@ def as_on_a_gpu(text: str, foreign: str) -> str:
         left, sign, right = (node.child_by_field_name(name) for name in ("left", "operator", "right"))
         if not left or not sign or not right or not _is_own(node, own) or _LITERAL.fullmatch(_text(right)):
             continue
-        call = f"::emulator::shifted_{_SHIFTS[_text(sign)]}(("
+        call = f"::emulator::{_SHIFTS[_text(sign)]}(("
         pieces.append((node.start_byte, 2, -node.end_byte, node.start_byte, call))
         pieces.append((sign.start_byte, 1, 0, sign.end_byte, "), ("))
         pieces.append((node.end_byte, 0, -node.start_byte, node.end_byte, "))"))
+    for node in {node.id: node for node in found.get("unset", [])}.values():
+        is_shared = any(child.type in ("storage_class_specifier", "attribute_specifier") for child in node.children)
+        if not is_shared and _is_own(node, own):
+            names = [name_of(each) for each in declarators(node) if each.type in ("identifier", "pointer_declarator")]
+            calls = "".join(f" ::emulator::unset({name});" for name in names if name)
+            pieces.append((node.end_byte, 3, 0, node.end_byte, calls))
     for node in found.get("cast", []):
         to, value = node.child_by_field_name("type"), node.child_by_field_name("value")
         if not to or not value or not _is_own(node, own) or not _INTEGERS.fullmatch(_text(to).strip()):

@@ -23,7 +23,7 @@ from kernelscope.declarations import Parameter, check_file, find_function
 from kernelscope.emulator import LaunchError
 from kernelscope.errors import UserError
 from kernelscope.formats import FORMATS, Report, allow, refusal
-from kernelscope.host_launches import proposed
+from kernelscope.proposals import proposed
 from kernelscope.sources import PACKAGE, Source, code_of, has_host_code
 from kernelscope.yaml_input import check, read_yaml
 

@@ -15,9 +15,10 @@ from typing import Any
 
 from kernelscope import arithmetic, cpp, declarations, elf, host_code, loops, marks, ptx, refusals, shared_memory
 from kernelscope.cpp import FLAGS, display_path, run_compiler
-from kernelscope.declarations import Declarations, Function, Tree, tree_of, whole_numbers
+from kernelscope.declarations import Declarations, Function, Tree, tree_of
 from kernelscope.element_types import ELEMENT_TYPES
 from kernelscope.errors import MachineError, UserError
+from kernelscope.expressions import whole_numbers
 from kernelscope.files import atomic_path, digest
 from kernelscope.host_code import as_included, left_out
 from kernelscope.limits import DEFAULT_SHARED_BYTES
@@ -68,6 +69,7 @@ TRACED = [
     "-fsanitize=thread",
     "-fsanitize=bounds-strict",
     "-fsanitize=object-size",  # also of what a pointer to a variable of the thread's own leads to
+    "-fsanitize=float-cast-overflow",  # of what arithmetic.py has not put into a call
     "--param=tsan-instrument-func-entry-exit=0",
     "--param=tsan-distinguish-volatile=1",
     "-fno-tree-sink",  # a load goes into the `if` that uses it
@@ -341,8 +343,12 @@ def _in_kernel(message: str, kernel: CudaFile, instances: Sequence[str], source:
     """A compiler's message about the text around a kernel, as one about the kernel, with what was left out of it."""
     if not has_host_code(code_of(kernel.path)):
         return _about_kernel(message, kernel, instances, source)
-    headers = "".join(f", <{name}>" for name in left_out(kernel))
-    away = f"left out as the host's: functions without __device__{headers}"
+    headers = left_out(kernel)
+    if lacking := [f"<{name}>" for name in headers if f"'{name.partition('/')[0]}" in message]:
+        away = f"the emulator has no {' and no '.join(lacking)}; for a trace, replace what the kernel uses of it"
+    else:
+        named = "".join(f", <{name}>" for name in headers)
+        away = f"left out as the host's: functions without __device__{named}"
     return f"{_about_kernel(message, kernel, instances, source)}; {away}"
 
 

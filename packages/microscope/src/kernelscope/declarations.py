@@ -3,24 +3,21 @@
 tree-sitter reads them after g++'s preprocessor, so that macros, conditions and comments are as the compiler sees them.
 """
 
-import ast
-import contextlib
 import difflib
-import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import tree_sitter_cpp
-from tree_sitter import Language, Node, Parser, Query, QueryCursor
+from tree_sitter import Node, Query, QueryCursor
 
 from kernelscope.cpp import display_path, preprocess
 from kernelscope.errors import UserError
+from kernelscope.expressions import whole_numbers
 from kernelscope.sources import CudaFile
+from kernelscope.syntax import CPP, declarators, is_function, name_of, nested_declarators, nodes_of, parse, text_of
 
-CPP = Language(tree_sitter_cpp.language())
 _WANTED = Query(
     CPP,
     """[(attribute_specifier) (attribute_declaration)] @attribute
@@ -144,11 +141,6 @@ def tree_of(source: CudaFile, included: str, options: Sequence[Any]) -> Tree:
     return Tree(text, root, _captured(root), places)
 
 
-def parse(text: str) -> Node:
-    """The root of a text as tree-sitter reads it."""
-    return Parser(CPP).parse(text.encode()).root_node
-
-
 def _captured(node: Node) -> dict[str, list[Node]]:
     """The nodes of each kind in _WANTED within one, in their order."""
     found = QueryCursor(_WANTED).captures(node)
@@ -255,12 +247,6 @@ def uses(text: str, function: str, parameter: int) -> Uses:
     return Uses(frozenset(reads), frozenset(writes), frozenset(copies))
 
 
-def nodes_of(node: Node, kind: str) -> list[Node]:
-    """The nodes of a kind within one, in their order."""
-    found = [node] if node.type == kind else []
-    return found + [each for child in node.children for each in nodes_of(child, kind)]
-
-
 def _base(node: Node) -> str:
     """The name of the array of a subscript, however many it has."""
     while node.type == "subscript_expression" and (inner := node.child_by_field_name("argument")):
@@ -268,88 +254,10 @@ def _base(node: Node) -> str:
     return text_of(node)
 
 
-def whole_numbers(expressions: Iterable[str], names: Mapping[str, int]) -> list[int]:
-    """The values of some expressions of C++ over `names`; none if one of them is no whole number, or nothing of plain
-    arithmetic."""
-    with contextlib.suppress(SyntaxError, LookupError, ArithmeticError):
-        plain = (re.sub(r"(?<=\d)[uUlL]+\b", "", each).replace("/", "//") for each in expressions)
-        values = [_calculated(ast.parse(each.strip(), mode="eval").body, names) for each in plain]
-        return values
-    return []
-
-
-def _shifted(value: int, by: int) -> int:
-    if not 0 <= by < 64:
-        raise ArithmeticError
-    return value << by
-
-
-_ARITHMETIC: dict[type, Callable[..., int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.LShift: _shifted,
-    ast.UAdd: operator.pos,
-    ast.USub: operator.neg,
-}
-
-
-def _calculated(node: ast.AST, names: Mapping[str, int]) -> int:
-    """The value of whole numbers, names, + - * / % << and brackets. Raises LookupError for anything else."""
-    match node:
-        case ast.Constant(value=int() as value):
-            return int(value)
-        case ast.Name(id="true" | "false" as truth):
-            return int(truth == "true")
-        case ast.Name(id=name):
-            return names[name]
-        case ast.UnaryOp(op=op, operand=operand):
-            return _ARITHMETIC[type(op)](_calculated(operand, names))
-        case ast.BinOp(left=left, op=op, right=right):
-            return _ARITHMETIC[type(op)](_calculated(left, names), _calculated(right, names))
-    raise LookupError(type(node).__name__)
-
-
-def text_of(node: Node | None) -> str:
-    """The source text with single blanks instead of runs of whitespace; "" for None."""
-    return " ".join(node.text.decode().split()) if node and node.text else ""
-
-
 def place_of(tree: Tree, where: Node | int) -> str:
     """The place of a node, or of a line of the text, as `file:line`."""
     file, line = tree.places[where if isinstance(where, int) else where.start_point.row]
     return f"{display_path(file)}:{line}"
-
-
-def declarators(node: Node) -> list[Node]:
-    """The declarators of a declaration: names with `*`, `[4]`, `(int x)` or `= 3`."""
-    return node.children_by_field_name("declarator")
-
-
-def name_of(declarator: Node) -> str:
-    """The name in a declarator; "" if it has none."""
-    name = nested_declarators(declarator)[-1]
-    return "" if name.type.endswith("_declarator") else text_of(name)
-
-
-def is_function(declarator: Node) -> bool:
-    """Whether a declarator is one of a function, not of a variable or of a pointer to a function."""
-    *around, name = nested_declarators(declarator)
-    return name.type == "operator_cast" or any(each.type == "function_declarator" for each in around[-1:])
-
-
-def nested_declarators(declarator: Node) -> list[Node]:
-    """A declarator, the one inside it, and so on to the name, which an abstract one lacks."""
-    chain = [declarator]
-    while chain[-1].type.endswith("_declarator"):
-        others = (each for each in chain[-1].named_children if re.search("declarator|identifier|name", each.type))
-        inner = chain[-1].child_by_field_name("declarator") or next(others, None)
-        if not inner:
-            break
-        chain.append(inner)
-    return chain
 
 
 def attributes(node: Node) -> Iterator[tuple[str, tuple[str, ...]]]:

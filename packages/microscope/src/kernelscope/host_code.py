@@ -8,8 +8,8 @@ from pathlib import Path
 from tree_sitter import Node
 
 from kernelscope.argument_values import element_type
-from kernelscope.declarations import declarators, is_function, name_of, parse, text_of
 from kernelscope.sources import EMULATOR_HEADERS, HOST_HEADERS, CudaFile, code_of, has_host_code
+from kernelscope.syntax import declarators, is_function, name_of, parse, text_of
 
 _SKIPPED = re.compile(
     r"""//(?:\\\n|[^\n])*|/\*.*?\*/|R"([^()\s\\]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from tree_sitter import Node, Query, QueryCursor
 
-from kernelscope.declarations import CPP, HASH_LINE, parse
+from kernelscope.declarations import HASH_LINE
+from kernelscope.syntax import CPP, parse
 
 BARRIER = re.compile(r"\b__syncthreads(?:_count|_and|_or)?\b")
 _CALLS = Query(CPP, "(call_expression function: (identifier) @name)")

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 _MARKS = re.compile(r'\[([^\[\]\n]+):(\d+):\d+\] (\S+) = \.DEFERRED_INIT \([^"\n]*&"([^"\n]*)"')
+#: What g++ makes of emulator::unset(): a further name of the variable.
+_ASSUMED = re.compile(r'__asm__\("" : "=\w" (?:\[[^\]]*\] )?(\S+) : "0" (?:\[[^\]]*\] )?(\S+?)\);')
 
 
 def marked_variables(dump: str) -> list[list[Any]]:
@@ -14,8 +16,10 @@ def marked_variables(dump: str) -> list[list[Any]]:
     found: dict[tuple[str, str, int, bool, str], None] = {}
     for part in re.split(r"^;; Function ", dump, flags=re.MULTILINE)[1:]:
         function = part.partition("\n")[0]
+        further = {held: name for name, held in _ASSUMED.findall(part)}
         for file, line, target, name in _MARKS.findall(part):
-            in_register = bool(re.fullmatch(r"\w+_\d+(?:\(D\))?", target))
+            in_register = bool(re.fullmatch(r"\w*_\d+(?:\(D\))?", target))
+            target = further.get(target, target)
             if not in_register or len(re.findall(rf"(?<!\w){re.escape(target)}(?!\w)", part)) > 1:
                 found.setdefault((name.removesuffix("[0]"), file, int(line), in_register, function))
     return [list(variable) for variable in found]

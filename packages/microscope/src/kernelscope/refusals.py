@@ -6,20 +6,10 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelscope.cpp import display_path
-from kernelscope.declarations import (
-    SPACES,
-    Tree,
-    attributes,
-    declarators,
-    is_function,
-    name_of,
-    nested_declarators,
-    place_of,
-    scopes,
-    text_of,
-)
+from kernelscope.declarations import SPACES, Tree, attributes, place_of, scopes
 from kernelscope.errors import UserError
 from kernelscope.sources import CudaFile, code_of
+from kernelscope.syntax import declarators, is_function, name_of, nested_declarators, text_of
 
 _OF_LAMBDA = re.compile(r"(?<!\])\]\s*__attribute__\(\((__device__|__host__)\)\)")
 

@@ -15,6 +15,7 @@ from kernelscope.cpp import display_path
 from kernelscope.fault_kinds import FaultKind
 from kernelscope.faults import Fault
 from kernelscope.program import Program
+from kernelscope.sources import EMULATOR
 from kernelscope.tracer import Tracer
 
 #: Room for the arena of a tracer (66 GB around each array), so that a further one lies elsewhere.
@@ -61,7 +62,12 @@ def _differs(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 def _fault(tracer: Tracer, functions: set[str], name: str, held: np.ndarray, differ: np.ndarray) -> Fault:
     at = np.unravel_index(int(differ.argmax()), differ.shape)
     launched = re.compile(rf"\b(?:{'|'.join(re.escape(function) for function in functions)})\b")
-    named = [variable for variable in tracer.unset if not variable[0].startswith("emulator_")]  # of asm statements
+    # Not those of asm statements and headers, nor g++'s own.
+    named = [
+        variable
+        for variable in tracer.unset
+        if not re.match(r"emulator_|\w+\.", variable[0]) and not Path(variable[1]).is_relative_to(EMULATOR)
+    ]
     own = [variable for variable in named if launched.search(variable[4])] or named or tracer.unset
     variables = sorted(own, key=lambda variable: not variable[3])
     said = [f"{variable} (line {line})" for variable, _, line, *_ in variables[:3]]

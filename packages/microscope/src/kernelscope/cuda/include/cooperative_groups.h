@@ -146,11 +146,8 @@ protected:
 };
 inline coalesced_group coalesced_threads(EMULATOR_PLACE) { return coalesced_group(__activemask(file, line)); }
 
-template <unsigned SIZE, typename Parent = void>
-class thread_block_tile;
-/// A tile whose type does not say of which group it is a part.
-template <unsigned SIZE>
-class thread_block_tile<SIZE, void> {
+template <unsigned SIZE, bool HAS_WARPS = (SIZE > 32)>
+class tile_of_lanes {
     static_assert(SIZE && (SIZE & (SIZE - 1)) == 0, "the size of a tile must be a power of 2");
 
 public:
@@ -158,8 +155,6 @@ public:
     static unsigned thread_rank() { return thread_block::thread_rank() % SIZE; }
     static constexpr unsigned num_threads() { return SIZE; }
     static constexpr unsigned size() { return SIZE; }
-    static unsigned meta_group_rank() { return thread_block::thread_rank() / SIZE; }
-    static unsigned meta_group_size() { return (thread_block::size() + SIZE - 1) / SIZE; }
     template <typename T>
     static T shfl(T value, int rank, EMULATOR_PLACE)
     {
@@ -202,21 +197,98 @@ private:
     static unsigned first() { return thread_block::thread_rank() % 32 / SIZE * SIZE; }
     static unsigned mask() { return (SIZE == 32 ? ~0u : (1u << SIZE % 32) - 1) << first(); }
 };
+
+/// Some warps of a block. They meet as NVIDIA's do: the lanes of each warp, then the warps.
+template <unsigned SIZE>
+class tile_of_lanes<SIZE, true> {
+    static_assert(SIZE <= 512 && (SIZE & (SIZE - 1)) == 0, "the size of a tile must be a power of 2, at most 512");
+
+public:
+    static void sync(EMULATOR_PLACE)
+    {
+        __syncwarp(~0u, file, line);
+        collective(emulator::Collective::sync, 0, 0, [](const int*) { return 0; }, file, line);
+    }
+    static unsigned thread_rank() { return thread_block::thread_rank() % SIZE; }
+    static constexpr unsigned num_threads() { return SIZE; }
+    static constexpr unsigned size() { return SIZE; }
+    template <typename T>
+    static T shfl(T value, unsigned rank, EMULATOR_PLACE)
+    {
+        if (rank >= SIZE)
+            emulator::trap(" asks its tile for the value of a thread that the tile does not have", file, line);
+        value = __shfl_sync(~0u, value, rank % 32, 32, file, line);
+        return collective(
+            emulator::Collective::shfl, rank, value, [&](const T* of) { return of[rank / 32]; }, file, line);
+    }
+    static int any(int predicate, EMULATOR_PLACE)
+    {
+        const auto some = [](const int* of) {
+            int found = 0;
+            for (unsigned warp = 0; warp < SIZE / 32; ++warp) found |= of[warp];
+            return found;
+        };
+        return collective(emulator::Collective::any, 0, __any_sync(~0u, predicate, file, line), some, file, line);
+    }
+    static int all(int predicate, EMULATOR_PLACE)
+    {
+        const auto each = [](const int* of) {
+            int found = 1;
+            for (unsigned warp = 0; warp < SIZE / 32; ++warp) found &= of[warp];
+            return found;
+        };
+        return collective(emulator::Collective::all, 0, __all_sync(~0u, predicate, file, line), each, file, line);
+    }
+    /// What `combined` makes of the values of the lanes 0 of all warps, after the lanes of each warp have met.
+    template <typename T, typename F>
+    static T collective(emulator::Collective kind, unsigned detail, T value, F combined, const char* file, int line)
+    {
+        decltype(emulator::word_of(value)) words[SIZE / 32];
+        emulator::meet_in_tile(SIZE, kind, detail, emulator::word_of(value), words, file, line);
+        T values[SIZE / 32];
+        for (unsigned warp = 0; warp < SIZE / 32; ++warp) values[warp] = emulator::from_word<T>(words[warp]);
+        return combined(values);
+    }
+};
+
+template <unsigned SIZE, typename Parent = void>
+class thread_block_tile : public tile_of_lanes<SIZE> {
+public:
+    static unsigned meta_group_rank() { return Parent::thread_rank() / SIZE; }
+    static unsigned meta_group_size() { return (Parent::size() + SIZE - 1) / SIZE; }
+};
+/// A tile whose type does not say of which group it is a part.
+template <unsigned SIZE>
+class thread_block_tile<SIZE, void> : public tile_of_lanes<SIZE> {
+public:
+    template <typename Parent>
+    thread_block_tile(const thread_block_tile<SIZE, Parent>& tile)
+        : rank(tile.meta_group_rank()), tiles(tile.meta_group_size())
+    {}
+    unsigned meta_group_rank() const { return rank; }
+    unsigned meta_group_size() const { return tiles; }
+
+private:
+    unsigned rank, tiles;
+};
+
+template <typename Group>
+constexpr unsigned most_threads = 1024;
 template <unsigned SIZE, typename Parent>
-class thread_block_tile : public thread_block_tile<SIZE, void> {};
+constexpr unsigned most_threads<thread_block_tile<SIZE, Parent>> = SIZE;
+/// If the tiles are of several warps, all threads of the parent wait for each other, as with NVIDIA's header.
 template <unsigned SIZE, typename Parent>
-emulator::If<SIZE <= 32, thread_block_tile<SIZE, Parent>> tiled_partition(const Parent&)
+thread_block_tile<SIZE, Parent> tiled_partition(const Parent& parent, EMULATOR_POINT)
 {
+    static_assert(SIZE <= most_threads<Parent>, "a tile must not be larger than the group that it is a part of");
+    if constexpr (SIZE > 32 && emulator::is_same<Parent, thread_block>) parent.sync(file, line, column);
+    if constexpr (SIZE > 32 && !emulator::is_same<Parent, thread_block>) parent.sync(file, line);
     return {};
 }
-template <unsigned SIZE, typename Parent>
-__attribute__((error("the emulator has no tiles of more than 32 threads; use the block, or its warps")))
-emulator::If<(SIZE > 32), thread_block_tile<SIZE, Parent>>
-tiled_partition(const Parent&);
 
-/// On a GPU, tiles of more than 32 threads use it.
-template <unsigned MOST_THREADS>
-struct block_tile_memory {};
+/// Of GPUs before sm_80 the memory in which the warps of a tile meet.
+template <unsigned MOST_THREADS = 1024>
+struct alignas(8) block_tile_memory {};
 template <unsigned MOST_THREADS>
 inline thread_block this_thread_block(block_tile_memory<MOST_THREADS>&)
 {

@@ -102,6 +102,37 @@ EMULATOR_PURE auto shifted_right(A a, B b)
         return a >> b;
     }
 }
+template <typename A, typename B>
+EMULATOR_PURE A& shift_left(A& a, B b)
+{
+    if constexpr (std::is_integral_v<A> && std::is_integral_v<B>)
+        return a = static_cast<A>(shifted_left(a, b));
+    else
+        return a <<= b;
+}
+template <typename A, typename B>
+EMULATOR_PURE A& shift_right(A& a, B b)
+{
+    if constexpr (std::is_integral_v<A> && std::is_integral_v<B>)
+        return a = static_cast<A>(shifted_right(a, b));
+    else
+        return a >>= b;
+}
+template <typename T>
+__attribute__((always_inline)) inline void unset(T& a)
+{
+#ifdef __x86_64__
+    if constexpr (std::is_same_v<T, bool>) {
+        unsigned char emulator_mark;  // the mark of a bool is false, as zeros are
+        __asm__("" : "+r"(emulator_mark));
+        __asm__("" : "+r"(a));
+        a |= emulator_mark != 0;
+    } else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
+        __asm__("" : "+x"(a));
+    else if constexpr (std::is_integral_v<T> || std::is_pointer_v<T> || std::is_enum_v<T>)
+        __asm__("" : "+r"(a));
+#endif
+}
 template <typename To, typename From>
 EMULATOR_PURE To converted(From a)
 {

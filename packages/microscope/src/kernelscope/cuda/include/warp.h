@@ -48,6 +48,13 @@ std::uint32_t reduce(Reduction, bool is_signed, unsigned mask, std::uint32_t val
 /// One lane of those in the mask: the lowest.
 bool elect(unsigned mask, unsigned* lane, const char* file, int line);
 
+/// What the warps of a tile of 64 to 512 threads meet for.
+enum class Collective { sync, any, all, shfl, reduce, scan };
+/// The calling thread waits for the others of its tile, which come with the same `kind` and `detail`; to `of_warps` go
+/// the values of the lanes 0.
+void meet_in_tile(unsigned size, Collective kind, unsigned detail, std::uint64_t value, std::uint64_t* of_warps,
+                  const char* file, int line);
+
 template <typename T>
 inline std::uint64_t word_of(T value)
 {

@@ -20,15 +20,20 @@ void clear(unsigned count, unsigned depth, Short kind_of_rows, Short kind_of_col
 
 // A's fragment of 16 rows: register r of lane (g, t) is row g + 8 (r % 2), from k = per * t + (r / 2) * 4 * per on,
 // where a register holds `per` elements.
-void take_rows(const Operand& a, Frame& f, unsigned lane, Type t, unsigned depth, bool negated)
+template <typename Registers>
+static void take_rows(unsigned lane, Type t, unsigned depth, bool negated, const Registers& registers)
 {
     const unsigned g = lane / 4, per = per_register(t);
-    const unsigned registers = 16 * depth / 32 / per;
-    for (unsigned r = 0; r < registers; ++r) {
-        const std::uint32_t v = get(part(a, r), f);
+    for (unsigned r = 0; r < 16 * depth / 32 / per; ++r) {
+        const std::uint32_t v = registers(r);
         const unsigned k = per * (lane % 4) + r / 2 * 4 * per, row = g + 8 * (r % 2);
         for (unsigned e = 0; e < per; ++e) set(rows[row], k + e, short_of(t), element(v, e, t), negated);
     }
+}
+
+void take_rows(const Operand& a, Frame& f, unsigned lane, Type t, unsigned depth, bool negated)
+{
+    take_rows(lane, t, depth, negated, [&](unsigned r) { return get(part(a, r), f); });
 }
 
 // C's fragment: of each 8 columns, rows g and g + 8, columns 2 t and 2 t + 1; two halves share a register.
@@ -62,24 +67,61 @@ void exchange_sums(const Operand& c, Frame& f, unsigned lane, unsigned count, bo
 
 float sums[16][most_columns];
 
+// B's fragment of 8 columns: register r of lane (g, t) is column g, from k = per * t + r * 4 * per on.
+template <typename Registers>
+static void take_columns(unsigned lane, Type t, unsigned depth, const Registers& registers)
+{
+    const unsigned per = per_register(t);
+    for (unsigned r = 0; r < 8 * depth / 32 / per; ++r) {
+        const std::uint32_t v = registers(r);
+        for (unsigned e = 0; e < per; ++e) columns.set(per * (lane % 4) + r * 4 * per + e, lane / 4, element(v, e, t));
+    }
+}
+
 static void act_mma(void* const* records, unsigned lanes)
 {
     if (!is_whole(records, lanes)) return;
     const Instruction& i = *lane_of(records, 0).instruction;
     const Operand &d = i.operands[0], &a = i.operands[1], &b = i.operands[2], &c = i.operands[3];
-    const unsigned depth = i.depth, per = per_register(i.type);
-    clear(8, depth, short_of(i.type), short_of(i.from));
+    clear(8, i.depth, short_of(i.type), short_of(i.from));
     for (unsigned lane = 0; lane < 32; ++lane) {
         Frame& f = *lane_of(records, lane).frame;
-        take_rows(a, f, lane, i.type, depth);
-        for (unsigned r = 0; r < 8 * depth / 32 / per; ++r) {
-            const std::uint32_t v = get(part(b, r), f);
-            for (unsigned e = 0; e < per; ++e)
-                columns.set(per * (lane % 4) + r * 4 * per + e, lane / 4, element(v, e, i.from));
-        }
+        take_rows(a, f, lane, i.type, i.depth);
+        take_columns(lane, i.from, i.depth, [&](unsigned r) { return get(part(b, r), f); });
         exchange_sums(c, f, lane, 8, i.flag, false, sums);
     }
     for (unsigned row = 0; row < 16; ++row) multiply(rows[row], columns, sums[row], i.other);
+    for (unsigned lane = 0; lane < 32; ++lane)
+        exchange_sums(d, *lane_of(records, lane).frame, lane, 8, i.other, true, sums);
+}
+
+// On Hopper mma.sync of FP8 is two products of half, as ptxas translates it: one of the lower two elements of each
+// register, then one of the upper two. They begin with 0; C is added to their sum.
+static void act_mma_fp8(void* const* records, unsigned lanes)
+{
+    if (!is_whole(records, lanes)) return;
+    const Instruction& i = *lane_of(records, 0).instruction;
+    const Operand &d = i.operands[0], &a = i.operands[1], &b = i.operands[2], &c = i.operands[3];
+    const Type half = {'h', 16};
+    float products[16][8] = {};
+    for (unsigned step = 0; step < 2; ++step) {
+        const auto halves = [&](const Operand& o, unsigned r, Frame& f, Type t) {
+            const std::uint32_t two = get(part(o, r), f) >> 16 * step;
+            const auto one = [&](unsigned e) { return half_of(float_of_fp8(element(two, e, t), t.kind == '4')); };
+            return std::uint32_t(one(1)) << 16 | one(0);
+        };
+        clear(8, i.depth / 2, Short::half, Short::half);
+        for (unsigned lane = 0; lane < 32; ++lane) {
+            Frame& f = *lane_of(records, lane).frame;
+            take_rows(lane, half, i.depth / 2, false, [&](unsigned r) { return halves(a, r, f, i.type); });
+            take_columns(lane, half, i.depth / 2, [&](unsigned r) { return halves(b, r, f, i.from); });
+        }
+        for (unsigned row = 0; row < 16; ++row) multiply(rows[row], columns, products[row], i.other);
+    }
+    for (unsigned lane = 0; lane < 32; ++lane)
+        exchange_sums(c, *lane_of(records, lane).frame, lane, 8, i.flag, false, sums);
+    for (unsigned row = 0; row < 16; ++row)
+        for (unsigned column = 0; column < 8; ++column) sums[row][column] += products[row][column];
     for (unsigned lane = 0; lane < 32; ++lane)
         exchange_sums(d, *lane_of(records, lane).frame, lane, 8, i.other, true, sums);
 }
@@ -168,7 +210,11 @@ static void act_mma_bytes(void* const* records, unsigned lanes)
 }
 void run_mma(const Instruction& i, Frame& f)
 {
-    all_lanes(i, f, i.type.kind == 'f' ? act_mma_double : is_bytes(i.type) ? act_mma_bytes : act_mma);
+    all_lanes(i, f,
+              i.type.kind == 'f' ? act_mma_double
+              : is_bytes(i.type) ? act_mma_bytes
+              : is_fp8(i.type)   ? act_mma_fp8
+                                 : act_mma);
 }
 
 // ---- WMMA -----------------------------------------------------------------------------------------------------------

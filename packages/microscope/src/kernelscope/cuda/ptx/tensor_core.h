@@ -3,8 +3,8 @@
 //
 // An instruction of short numbers is one fused sum: products are exact, each is cut towards zero to 25 fractional bits
 // below the largest exponent among the products and C, the sum of what is left is exact, and the result is cut to a
-// float towards zero. wgmma of FP8 keeps 13 bits instead of 25, also of the result. Of the sums kept as half, for which
-// there is no model, the last step here rounds to the nearest half.
+// float towards zero. wgmma of FP8 keeps 13 bits instead of 25, also of the result; mma.sync of FP8 is made of products
+// of half. Of the sums kept as half, for which there is no model, the last step here rounds to the nearest half.
 #pragma once
 
 #include "../include/cuda_fp8.h"

@@ -90,6 +90,7 @@ EMULATOR_EXPORT int emulator_run(const emulator::Instance* instance, const unsig
         alive.assign(wgmma_of_warp / 32, 0);
         for (unsigned thread : order) alive[thread / 32] |= 1u << thread % 32;
         start_blocks_barriers();
+        start_tiles();
         watch::block_starts();
         if (beside.block_starts) beside.block_starts();
         run_cluster(instance->thread, addresses);

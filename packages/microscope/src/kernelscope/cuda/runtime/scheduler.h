@@ -47,6 +47,11 @@ void stay(Fiber* self, const char* file, int line);
 void start_blocks_barriers();
 void ends_at_blocks_barriers(unsigned thread);
 
+// ---- tiles.cpp: the barriers of tiles of more than a warp
+// ------------------------------------------------------------
+
+void start_tiles();
+
 // ---- deadlock.cpp: who waits, in words ------------------------------------------------------------------------------
 
 std::string thread_name(unsigned thread);

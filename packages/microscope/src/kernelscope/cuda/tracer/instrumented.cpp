@@ -1,5 +1,5 @@
-// What instrumented code calls before each access. g++ compiles a kernel with -fsanitize=thread, bounds-strict and
-// object-size; these functions stand in for the sanitizers' libraries. The return address of a call names the
+// What instrumented code calls before each access. g++ compiles a kernel with -fsanitize=thread, bounds-strict,
+// object-size and float-cast-overflow; these functions stand in for the sanitizers' libraries. The return address of a call names the
 // instruction.
 #include "accesses.h"
 
@@ -24,6 +24,10 @@ struct Mismatch {
 struct OutOfBounds {
     SourceLocation location;
     const TypeDescriptor *array, *index;
+};
+struct Conversion {
+    SourceLocation location;
+    const TypeDescriptor *from, *to;
 };
 
 // CUDA's memory model has volatile accesses to global memory as strong ones; in shared memory they order nothing
@@ -105,6 +109,21 @@ void __ubsan_handle_type_mismatch_v1(const Mismatch* access, std::uintptr_t addr
     fault.write = access->kind == 1;
     fault.which = Case::no_index;
     stopping |= fault.write;
+    report(fault);
+}
+
+// An implicit conversion of a real number that the integer type does not have; the value comes as bits.
+void __ubsan_handle_float_cast_overflow(const Conversion* conversion, std::uintptr_t bits)
+{
+    if (!current || conversion->from->info > 64) return;
+    const double number = conversion->from->info == 32 ? bits_of<float>(std::uint32_t(bits)) : bits_of<double>(bits);
+    Fault fault = new_fault(Kind::converted);
+    fault.file = conversion->location.file;
+    fault.line = conversion->location.line;
+    std::snprintf(fault.text, sizeof fault.text,
+                  "%s converts %g to %s, which does not have it; this run has a CPU's result, an explicit conversion "
+                  "would have a GPU's",
+                  thread_name(current->thread).c_str(), number, conversion->to->name);
     report(fault);
 }
 

@@ -37,11 +37,31 @@ inline T reduce(const coalesced_group& group, T value, F f, EMULATOR_PLACE)
     for (unsigned rank = 1; rank < group.size(); ++rank) all = f(all, group.shfl(value, rank, file, line));
     return all;
 }
-template <unsigned SIZE, typename Parent, typename T, typename F>
-inline T reduce(const thread_block_tile<SIZE, Parent>& tile, T value, F f, EMULATOR_PLACE)
+template <unsigned SIZE, typename T, typename F>
+inline T reduce(const tile_of_lanes<SIZE, false>& tile, T value, F f, EMULATOR_PLACE)
 {
     for (unsigned by = SIZE / 2; by; by /= 2) value = f(value, tile.shfl_xor(value, by, file, line));
     return value;
+}
+template <unsigned SIZE, typename Parent, typename T, typename F>
+inline T reduce(const thread_block_tile<SIZE, Parent>& tile, T value, F f, EMULATOR_PLACE)
+{
+    if constexpr (SIZE > 32) {
+        constexpr unsigned warps = SIZE / 32;
+        const auto all = [&](const T* of_warps) {
+            T values[warps], others[warps];
+            for (unsigned warp = 0; warp < warps; ++warp) values[warp] = of_warps[warp];
+            for (unsigned by = warps / 2; by; by /= 2) {  // as lanes would, so that sums of floats are NVIDIA's
+                for (unsigned warp = 0; warp < warps; ++warp) others[warp] = values[warp ^ by];
+                for (unsigned warp = 0; warp < warps; ++warp) values[warp] = f(values[warp], others[warp]);
+            }
+            return values[tile.thread_rank() / 32];
+        };
+        value = reduce(tile_of_lanes<32>(), value, f, file, line);
+        return tile.collective(emulator::Collective::reduce, 0, value, all, file, line);
+    } else {
+        return reduce(static_cast<const tile_of_lanes<SIZE>&>(tile), value, f, file, line);
+    }
 }
 
 }  // namespace cooperative_groups
