@@ -2,8 +2,8 @@
 //
 // The idea (K. Ozaki, Y. Uchino, T. Imamura, Ozaki scheme II, arXiv 2504.08009 and 2508.03984; the authors' program is
 // GEMMul8): multiply each row of A and each column of B by a power of two and round to whole numbers of some 50 bits.
-// Their product is a matrix of whole numbers, below P / 2 in size, and such a number is told by its remainders modulo 15
-// small coprime numbers whose product is P. A remainder fits a byte, and the remainders of a product of matrices come
+// Their product is a matrix of whole numbers, below P / 2 in size, and such a number follows from its remainders modulo
+// 14 small coprime numbers whose product is P. A remainder fits a byte, and the remainders of a product of matrices come
 // from the product of the remainders, which tensor cores compute exactly, at 30 times the rate of double. The only
 // rounding is that of the operands, once, and that of the result.
 //
@@ -11,29 +11,36 @@
 //   A, B  -->  modulo 255     A mod 255  x  B mod 255   -->  C mod 255   -->  C
 //              ...                      ...                      ...
 //
-// How far to scale: sums of products must stay below P / 2. ACCURATE = 0: by the norms of rows and columns, after
-// Cauchy and Schwarz; ACCURATE = 1: one more product of bytes, of the operands rounded up to 6 bits, bounds the sums of
-// |a| |b| themselves, which leaves one or two bits more, many more where rows and columns differ in size along k.
+// How far to scale: sums of products must stay below P / 2. After Cauchy and Schwarz they do if the product of the norms
+// of a row and a column does. A bound by the largest elements, as cuBLAS has it, allows two bits less of normal numbers:
+// 14 moduli keep as much here as 15 there. With 14, the error of normal operands is below DGEMM's: 0.32 in the root mean
+// square and 1.1 at most, of 2^-53 of the sum of magnitudes at 16384^3, where DGEMM has 0.45 and 1.7; with 13, 5 and 15.
 //
-// Steps, one launch each: sizes of 256 of k; [a bound of 6 bits of each element; their product, of which the largest of
-// each row and column is kept]; exponents of all rows and columns; residues of both operands, read once, B turned; all
-// products, with the residue of each sum in the last step, so that no 32-bit integers reach memory; C of its residues.
+// Steps, one launch each: sizes of 256 of k; exponents of all rows and columns; residues of both operands, read once, B
+// turned; all products, with the residue of each sum in the last step, so that no 32-bit integers reach memory; C of its
+// residues.
 //
 // Out of range: an element that is infinite or not a number, or that keeps less than 8 bits; or, if an eighth of the
 // nonzeros of a row of A or a column of B, and at least four, keep less than 48 - log2 p bits, so that their rounding
 // would weigh 32 times as much as the rounding bound of a sum of p doubles. Its row or column of C is NaN. Fewer small
 // elements pass, since random operands have some: each is off by at most half a unit of the last of the bits that the
 // largest of its row has (45 to 62), which shows only where the other operand is zero, or as small, at all of the larger
-// ones. Rows and columns may differ in size by as much as doubles can. Sums of more than 2^17 products do not fit 32
-// bits: the registry refuses them.
+// ones; double_always.cu tests for that. Rows and columns may differ in size by as much as doubles can. Sums of more
+// than 2^17 products do not fit 32 bits: the registry refuses them.
 //
-// What it costs at 8192^3 with 15 moduli, accurate, in ms on an H200: sizes 0.50, bounds 0.38, the product that bounds
-// 0.83, splitting 1.72, 15 products of bytes 11.96, at 1,380 TOPS, joining 0.78. A DGEMM takes 20. Splitting reads
-// 1.07 GB and writes 2.0 GB, joining reads 1.0 GB and writes 0.5 GB: at 1.8 TB/s, less than half of what the memory
-// could do. Memory beside A, B and C: 3 * 15 bytes per element.
+// What it costs at 8192^3 in ms on an H200: sizes 0.27, exponents 0.02, splitting 0.83, 14 products of bytes 9.1, at
+// 1,690 TOPS, joining 0.58: 11.4 alone, of which a DGEMM takes 18, and 12.7 under load, where power limits the products.
+// In turns with cuBLAS 13.10's emulation of the same bits, alone and under load: 1.13 and 1.10 at 8192^3, 1.15 and 1.13
+// at 4096^3, 1.18 and 1.12 at 16384^3; 2048^3 takes as long as a DGEMM. Sizes and splitting move 4.0 and 3.5 TB/s of the
+// memory's 4.8; joining is limited by the double units, with 83 operations per result.
+// What made it faster than 1,380 TOPS and 4.2 ms for the rest: residues of sums by a dp4a and three operations in floats
+// instead of a 64-bit product (10.0 -> 9.1 ms), 16 bytes per store of residues in an order of columns of their own;
+// splitting by doubles' units instead of integers, and through shared memory, so that rows of B's residues are written
+// whole (columns of 16 bytes per thread took 2.4 ms); norms instead of one more product. Memory beside A, B and C: 3 *
+// 14 bytes per element.
 //
 // A is n x p, B is p x m, C is n x m, all row-major. In workspaces rows of bytes have a multiple of 16.
-// Launch: product and bound: see int8_product.cuh. The others: block 256, grids as in the registry.
+// Launch: product: see int8_product.cuh. The others: block 256 or 64, grids as in the registry.
 #include "double_parts.cuh"
 
 /// Sizes of 256 of k of 32 rows of A or columns of B: sizes[chunk][line].

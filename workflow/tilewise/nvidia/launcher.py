@@ -7,6 +7,8 @@ costs no more on the host than CuPy's does.
 import contextlib
 import ctypes
 import functools
+import itertools
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,6 +138,20 @@ class Product:
             (code,) = driver.cuLaunchKernelEx(config, handle, arguments, 0)
             if code != driver.CUresult.CUDA_SUCCESS:
                 raise CudaError(code)
+
+    def launch_times(self, repeats: int = 5) -> list[float]:
+        """Median ms of each launch of the product, on the current device's default stream."""
+        marks = [[runtime.eventCreate() for _ in range(len(self._calls) + 1)] for _ in range(repeats)]
+        for events in marks:
+            runtime.eventRecord(events[0], 0)
+            for event, (config, handle, arguments) in zip(events[1:], self._calls):
+                driver_result(driver.cuLaunchKernelEx(config, handle, arguments, 0))
+                runtime.eventRecord(event, 0)
+        runtime.deviceSynchronize()
+        times = [[runtime.eventElapsedTime(*pair) for pair in itertools.pairwise(events)] for events in marks]
+        for event in itertools.chain.from_iterable(marks):
+            runtime.eventDestroy(event)
+        return [statistics.median(each) for each in zip(*times)]
 
     def facts(self, job: Job) -> dict[str, int]:
         """Columns that the loaded kernel reports, for the launch that makes the product."""

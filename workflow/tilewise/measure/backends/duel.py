@@ -22,6 +22,7 @@ from tilewise.measure.backends.operands import Arena, Operands, after, perturbed
 from tilewise.measure.perturbation import Change, Perturbed
 from tilewise.measure.result_rows import verification_columns
 from tilewise.measure.turns import Turns
+from tilewise.nvidia.launcher import Product
 from tilewise.study import verify
 from tilewise.study.jobs import Job, Row
 from tilewise.study.status import Status
@@ -35,10 +36,10 @@ BATCH_S, SETTLE_S, HEAT_S = 0.05, 0.2, 3.0
 
 
 class Contender:
-    """A kernel of a case: its job, its row, and what was timed."""
+    """A kernel of a case: its job, its row, and what was timed. `product` has its launches, if they are the study's."""
 
-    def __init__(self, job: Job, row: Row, run: Perturbed | None):
-        self.job, self.row, self.run = job, row, run
+    def __init__(self, job: Job, row: Row, run: Perturbed | None, product: Product | None = None):
+        self.job, self.row, self.run, self.product = job, row, run, product
         self.turns_ms: list[float] = []
         self.samples: list[float] = []
         self.clocks: list[float] = []
@@ -86,6 +87,7 @@ class Case:
         """A job whose first product was verified."""
         self.working(job)
         runs: list[Perturbed] = []
+        products: list[Product] = []
 
         def begin() -> Row:
             if not self.arenas:
@@ -98,10 +100,13 @@ class Case:
                     del self.operands.places[1:]
             if right:
                 runs.append(perturbed(job, launch, self.operands, spaces, self.arenas[-1]))
+            if isinstance(launch, Product):
+                products.append(launch)
             return row
 
         row = self.guarded(job, begin, self.operands)
-        return Contender(job, row, runs[0] if runs and row["status"] == Status.OK else None)
+        run = runs[0] if runs and row["status"] == Status.OK else None
+        return Contender(job, row, run, products[0] if products else None)
 
     def _hand_over(self, job: Job) -> None:
         """Let the operands be verified as the products of a job are, which comes next."""
@@ -254,10 +259,21 @@ class Case:
                 "sm_clock_min_mhz": float(min(contender.clocks)),
                 "turns": self.turns,
                 "duel_s": spent,
+                "message": "; ".join(filter(None, (contender.row["message"], _by_launch(contender)))),
                 **_sustained(contender, under_load),
             }
             found_rows.append(possible(contender.job, contender.row, measured))
         return found_rows
+
+
+def _by_launch(contender: Contender) -> str:
+    """What each launch takes, in words, of a product that has three or more."""
+    job, product = contender.job, contender.product
+    if product is None or len(job.launches) < 3:
+        return ""
+    names = [launch.instance.split("<")[0] for launch in job.launches]
+    words = (name.removeprefix(job.kernel.name).strip("_") or "product" for name in names)
+    return "ms of each launch: " + ", ".join(f"{word} {ms:.3f}" for word, ms in zip(words, product.launch_times()))
 
 
 def _sustained(contender: Contender, libraries: Mapping[str, Sequence[float]]) -> Row:
