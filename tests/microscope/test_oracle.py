@@ -140,7 +140,7 @@ def test_tiles_of_several_warps(size, tmp_path):
 @pytest.mark.filterwarnings("ignore:invalid", "ignore:overflow")
 @pytest.mark.parametrize("how", ["mixed", "codes", "special"])
 def test_sums_of_fp8(how, tmp_path):
-    """Those of mma.sync to the bit; those of wgmma to the last bit that the tensor core keeps of its largest term."""
+    """Those of mma.sync are equal to the bit, those of wgmma but for the bits that the tensor core cuts off."""
     rng, library = np.random.default_rng(58), build(FP8, *PRODUCTS)
     for name in PRODUCTS:
         kinds, rows = KINDS[int(name.split("<")[1][0])], 16 if name.startswith("mma") else 64

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import sanitizer
 
-from kernelscope.compile import TRACED, build, build_traced
+from kernelscope.compile import MARKED, TRACED, build, build_traced
+from kernelscope.cpp import accepts_flag
 from kernelscope.fault_kinds import FaultKind
 from kernelscope.tracer import Tracer
 from tilewise.study import points
@@ -75,7 +76,7 @@ def test_faulty(name, library):
 
 @pytest.mark.parametrize("level", ["-O3", pytest.param("-O1", marks=pytest.mark.exhaustive)])
 def test_the_verdicts_do_not_depend_on_the_level_of_optimisation(level, library, tmp_path):
-    flags = [level if flag == "-O2" else flag for flag in TRACED]
+    flags = [level if flag == "-O2" else flag for flag in TRACED] + [MARKED] * accepts_flag(MARKED)
     other = build(kernel_of(CLEAN[0]), list(BEGINS), tmp_path / "other.so", flags, watched=True)
     for name in BEGINS:
         assert {f.key for f in traced(name, library)} == {f.key for f in traced(name, other)}, name

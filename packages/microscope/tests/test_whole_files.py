@@ -38,6 +38,10 @@ LAUNCHED = {
     ],
     "jacobi": [("jacobi<float, 32, 4>", "2x12", "32x4", {"norm": "float[1]:zero", "nx": "64", "ny": "48"})],
     "thrustsum": [("square", "8", "128", {"in": "float[1000]:random", "out": "float[1000]:random", "n": "1000"})],
+    "bitonic": [("bitonic_sort_step", "32", "512", {"dev_values": "float[16384]:random", "j": "1", "k": "2"})],
+    "mandel": [("mandelbrot", "20x13", "16x16", {"p.width": "320", "p.cy": "0.0", "image": "unsigned char[64000]"})],
+    "pitch": [("blur", "7x4", "16x16", {"src": "unsigned char[30720]:random", "pitch": "512", "w": "100"})],
+    "occupancy": [("reduceAll<int>", "4", "256", {"in": "int[62500]:zero", "n": "62500"})],
     "spmv": [("spmv_vector", "64", "128", {"m.rows": "256", "x": "double[256]:random", "y": "double[256]"})],
     "scan": [
         ("ops::scan<float, 128, ops::Plus<float>>", "128", "128", {"x": "float[16384]:random", "n": "16384"}),

@@ -13,7 +13,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from kernelscope import arithmetic, cpp, declarations, elf, host_code, loops, marks, ptx, refusals, shared_memory
+from kernelscope import (
+    arithmetic,
+    cpp,
+    declarations,
+    elf,
+    expressions,
+    host_code,
+    loops,
+    marks,
+    ptx,
+    refusals,
+    shared_memory,
+    syntax,
+)
 from kernelscope.cpp import FLAGS, display_path, run_compiler
 from kernelscope.declarations import Declarations, Function, Tree, tree_of
 from kernelscope.element_types import ELEMENT_TYPES
@@ -214,8 +227,8 @@ def _digest(kernel: CudaFile, instances: Sequence[str], flags: Sequence[Any], wa
 
 def sources() -> list[Path]:
     """The files of the emulator, the headers that a kernel finds there, and the modules that compile with them."""
-    modules = (arithmetic, cpp, declarations, elf, host_code, loops, marks, ptx, shared_memory, sys.modules[__name__])
-    return [*emulator_files(), *(Path(module.__file__ or "") for module in modules)]
+    modules = arithmetic, cpp, declarations, elf, expressions, host_code, loops, marks, ptx, shared_memory, syntax
+    return [*emulator_files(), *(Path(module.__file__ or "") for module in (*modules, sys.modules[__name__]))]
 
 
 def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequence[Any], watched: bool) -> Path:

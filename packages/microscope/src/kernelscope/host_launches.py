@@ -17,7 +17,7 @@ from kernelscope.syntax import nodes_of, text_of
 @dataclass(frozen=True)
 class HostLaunch:
     """A launch as it is written: the kernel without its namespaces, the template's arguments, what stands in <<<...>>>,
-    the arguments, the scope, the place and the line."""
+    the arguments, the scope, the place and the line, and whether the blocks of the grid wait for each other."""
 
     function: str
     template: tuple[str, ...]
@@ -26,6 +26,7 @@ class HostLaunch:
     scope: Scope
     at: int
     line: int
+    is_cooperative: bool = False
 
     def extents(self, host: Host, number: int) -> list[Expression]:
         """The parts of the grid, number 0, or of the block, 1; none if it lacks them. Raises Unknown."""
@@ -47,19 +48,35 @@ def launches(host: Host) -> list[HostLaunch]:
     found = []
     for function in host.functions.values():
         for call in nodes_of(function, "call_expression"):
-            if inner := _launched(call):
-                name, _, template = text_of(inner.child_by_field_name("function")).partition("<")
-                found.append(
-                    HostLaunch(
-                        name.split("::")[-1].strip(),
-                        tuple(split(template.removesuffix(">"))),
-                        tuple(arguments_of(inner)),
-                        tuple(arguments_of(call)),
-                        host.scope(function),
-                        call.start_byte,
-                        host.text.count("\n", 0, call.start_byte) + 1,
-                    )
+            scope, inner, is_cooperative = host.scope(function), _launched(call), False
+            if inner:
+                kernel, how, given = (
+                    text_of(inner.child_by_field_name("function")),
+                    arguments_of(inner),
+                    arguments_of(call),
                 )
+            elif by_api := re.fullmatch(
+                r"cudaLaunch(Cooperative)?Kernel", text_of(call.child_by_field_name("function"))
+            ):
+                kernel, grid, block, array, *rest = [*arguments_of(call), "", "", "", ""]
+                kernel, how = re.sub(r"^\(.*?\)\s*|^&", "", kernel), [grid, block, rest[0] or "0"]
+                held, is_cooperative = host.definition(array, scope, call.start_byte), bool(by_api[1])
+                given = [each.removeprefix("&") for each in split(held.value[1:-1])] if held else []
+            else:
+                continue
+            name, _, template = kernel.partition("<")
+            found.append(
+                HostLaunch(
+                    name.split("::")[-1].strip(),
+                    tuple(split(template.removesuffix(">"))),
+                    tuple(how),
+                    tuple(given),
+                    scope,
+                    call.start_byte,
+                    host.text.count("\n", 0, call.start_byte) + 1,
+                    is_cooperative,
+                )
+            )
     return found
 
 
@@ -103,7 +120,10 @@ def array_of(host: Host, text: str, scope: Scope, before: Sequence[str]) -> Arra
             continue
         if re.match(r"cuda(?:Malloc|HostAlloc|MallocManaged)", function) and len(arguments) > 1 and size is None:
             there = where if around == where.node else host.scope(around)
-            size, is_allocated = host.known(Expression(arguments[1], there, call.start_byte)), True
+            text = arguments[1]
+            if function == "cudaMallocPitch":
+                text = f"{text.removeprefix('&')} * ({arguments[3]})"
+            size, is_allocated = host.known(Expression(text, there, call.end_byte)), True
             is_managed = "Managed" in function or "Host" in function
             stored = rf"(?:{word.pattern}\s*\[[^\]]*\]|\*\s*{word.pattern})\s*[^=\s]?=[^=]"
             if is_managed and re.search(stored, host.text):

@@ -1,5 +1,6 @@
 """Names of the host code of a CUDA file and their values, as far as they are constant."""
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -155,6 +156,9 @@ class Host:
             parts = split(made[1])
             if len(parts) > 1 or text.startswith("dim3"):
                 return [Expression(part, scope, at) for part in parts or ["1"]]
+        if (call := re.fullmatch(r"(\w+)\s*\((.*)\)", text, re.DOTALL)) and call[1] in self.functions:
+            returned, inner = self._called(call[1], split(call[2]), scope, at)
+            return self.extents(text_of(returned.named_children[0]), inner, returned.start_byte, depth + 1)
         if re.fullmatch(r"[A-Za-z_]\w*", text):
             if text in scope.parameters and scope.caller:
                 return self.extents(scope.parameters[text], scope.caller, scope.called_at, depth + 1)
@@ -203,7 +207,8 @@ class Host:
             one = [*found, *[Expression("1", scope, at)] * 2]["xyz".index(member)]
             return self.value(one.text, one.scope, one.at, depth)
         if (held := self.definition(f"{base}.{member}", scope, at)) and held.value:
-            return self.value(held.value, scope, held.at, depth)
+            with contextlib.suppress(*NOT_KNOWN):  # what an option of the command line assigns
+                return self.value(held.value, scope, held.at, depth)
         if base in scope.parameters and scope.caller:
             return self.value(f"{scope.parameters[base]}.{member}", scope.caller, scope.called_at, depth)
         if held := self.definition(base, scope, at):
@@ -217,7 +222,9 @@ class Host:
             (text_of(each.child_by_field_name("name")), name_of(named)): text_of(value)
             for each in [*nodes_of(self.root, "struct_specifier"), *nodes_of(self.root, "class_specifier")]
             for member in nodes_of(each, "field_declaration")
-            if (value := member.child_by_field_name("default_value")) and (named := declarators(member)[0])
+            for named in declarators(member)
+            for value in member.children_by_field_name("default_value")
+            if named.next_sibling and named.next_sibling.next_sibling == value
         }
 
     def length(self, name: str, scope: Scope, at: int, depth: int = 0) -> int:
@@ -256,13 +263,9 @@ class Host:
             given = dict(zip([each.strip() for each in named.split(",")], texts))
             body = re.sub(r"\w+", lambda word: f"({given[word[0]]})" if word[0] in given else word[0], body)
             return self.value(body, scope, at, depth)
-        if function := self.functions.get(name):
-            returned = nodes_of(function, "return_statement")
-            if not returned or not returned[0].named_children:
-                raise Unknown
-            given = dict(zip(_names_of_parameters(function), texts))
-            inner = Scope(function, _definitions(function), given, scope, at)
-            return self.value(text_of(returned[0].named_children[0]), inner, returned[0].start_byte, depth)
+        if name in self.functions:
+            returned, inner = self._called(name, texts, scope, at)
+            return self.value(text_of(returned.named_children[0]), inner, returned.start_byte, depth)
         if vector := re.fullmatch(r"(\w+)\.size", name):
             return self.length(vector[1], scope, at, depth)
         values = [self.value(each, scope, at, depth) for each in texts]
@@ -272,6 +275,15 @@ class Host:
         if (plain == "static_cast" or size_of_type(name) is not None) and len(values) == 1:
             return float(values[0]) if re.search("float|double", name) else int(values[0])
         raise Unknown
+
+    def _called(self, name: str, texts: Sequence[str], scope: Scope, at: int) -> tuple[Node, Scope]:
+        """What a function of the host returns first, and its scope in a call. Raises Unknown if it returns nothing."""
+        function = self.functions[name]
+        returned = nodes_of(function, "return_statement")
+        if not returned or not returned[0].named_children:
+            raise Unknown
+        given = dict(zip(_names_of_parameters(function), texts, strict=False))
+        return returned[0], Scope(function, _definitions(function), given, scope, at)
 
 
 def size_of_type(text: str) -> int | None:
@@ -322,10 +334,21 @@ def _definitions(node: Node, functions: bool = True) -> dict[str, list[Definitio
         found.setdefault(name, []).append(Definition("enum", text, at))
     for each in nodes_of(node, "assignment_expression") if functions else ():
         left, right = each.child_by_field_name("left"), each.child_by_field_name("right")
-        if left is not None and text_of(each.child_by_field_name("operator")) == "=":
+        around = each.parent
+        is_update = (
+            around is not None and around.type == "for_statement" and around.child_by_field_name("update") == each
+        )
+        if left is not None and text_of(each.child_by_field_name("operator")) == "=" and not is_update:
             while right is not None and right.type == "assignment_expression":
                 right = right.child_by_field_name("right")
             found.setdefault(text_of(left), []).append(Definition("", text_of(right), each.start_byte))
+    for each in nodes_of(node, "call_expression") if functions else ():
+        if re.match(r"cuda(?!Malloc$)", text_of(each.child_by_field_name("function"))):
+            given = arguments_of(each)
+            for name in (text[1:] for text in given if text.startswith("&")):  # CUDA says what it is
+                is_pitch = "Pitch" in text_of(each) and name == given[1][1:]
+                said = f"(({given[2]}) + 511) / 512 * 512" if is_pitch else "emulator_unknown"
+                found.setdefault(name, []).append(Definition("auto", said, each.start_byte))
     return found
 
 

@@ -44,6 +44,7 @@ class Proposal:
     smaller: Mapping[str, tuple[Number, Number]]
     large: str
     unknown: Sequence[str]
+    is_cooperative: bool
 
     @property
     def threads(self) -> int:
@@ -55,6 +56,7 @@ class Proposal:
         words = [program, display_path(file), "--function", self.function]
         words += ["--grid", _by(self.grid), "--block", _by(self.block)]
         words += ["--shared", str(self.shared)] if self.shared else []
+        words += ["--cooperative"] if self.is_cooperative else []
         words += [word for name, value in self.arguments.items() for word in ("--arg", f"{name}={value}")]
         words += [word for name, value in self.variables.items() for word in ("--variable", f"{name}={value}")]
         return shlex.join(words)
@@ -233,7 +235,8 @@ def _proposal(
         give(name, parameter, text)
     arguments = {name: arguments[name] for name, *_ in given if name in arguments}
     shared = int(number(launch.configuration[2], 0)) if len(launch.configuration) > 2 else 0
-    return Proposal(named, grid, block, shared, arguments, variables_of_gpu(host), launch.line, {}, "", unknown)
+    variables, cooperative = variables_of_gpu(host), launch.is_cooperative
+    return Proposal(named, grid, block, shared, arguments, variables, launch.line, {}, "", unknown, cooperative)
 
 
 def _template(host: Host, launch: HostLaunch, function: Function) -> dict[str, str]:

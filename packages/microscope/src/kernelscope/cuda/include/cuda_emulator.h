@@ -118,19 +118,18 @@ EMULATOR_PURE A& shift_right(A& a, B b)
     else
         return a >>= b;
 }
+/// Keeps g++ from assuming a value of a variable that has none.
 template <typename T>
 __attribute__((always_inline)) inline void unset(T& a)
 {
 #ifdef __x86_64__
+    if constexpr (std::is_integral_v<T> || std::is_pointer_v<T> || std::is_enum_v<T>) __asm__("" : "+r"(a));
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) __asm__("" : "+x"(a));
     if constexpr (std::is_same_v<T, bool>) {
         unsigned char emulator_mark;  // the mark of a bool is false, as zeros are
         __asm__("" : "+r"(emulator_mark));
-        __asm__("" : "+r"(a));
         a |= emulator_mark != 0;
-    } else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
-        __asm__("" : "+x"(a));
-    else if constexpr (std::is_integral_v<T> || std::is_pointer_v<T> || std::is_enum_v<T>)
-        __asm__("" : "+r"(a));
+    }
 #endif
 }
 template <typename To, typename From>

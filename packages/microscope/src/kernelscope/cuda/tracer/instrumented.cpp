@@ -1,6 +1,6 @@
 // What instrumented code calls before each access. g++ compiles a kernel with -fsanitize=thread, bounds-strict,
-// object-size and float-cast-overflow; these functions stand in for the sanitizers' libraries. The return address of a call names the
-// instruction.
+// object-size and float-cast-overflow; these functions stand in for the sanitizers' libraries. The return address of a
+// call names the instruction.
 #include "accesses.h"
 
 using namespace emulator;
