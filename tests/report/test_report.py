@@ -23,18 +23,18 @@ from tilewise.explain import number_format, provenance
 from tilewise.report import figures, markup, notes, render, sections, tables
 
 TABLES = """
-Five numbers. Best blocks, float. Every block, float. Best blocks, double. Every block, double. Coalescing. Every
+Five numbers. Best blocks, float. Every block, float. Best blocks, double. Every block, double. Coalesced or not. Every
 point of coalescing. The largest products. Probes of the largest product. Best tiles, float. Every tile, float. Best
 tiles, double. Every tile, double. Run-time tile. Every run-time tile. Matrix struct. Every point of the matrix
 struct. Best NTB. Every NTB. Ragged and degenerate shapes, float. Every ragged and degenerate shape. Rectangles. Every
-rectangle. The ladder, n = 8192. The ladder explained. The ladder at all shapes. Instructions of the multiply-add
-loop. The ladder in double, n = 8192. The ladder in double explained. The ladder in double at all shapes. Low
-precision, n = 8192. Every point in low precision. Bytes, n = 8192. Every product of bytes. Float results, n = 8192.
-Every float result. Double results, n = 8192. Every double result. Verdicts of the accuracy
+rectangle. The ladder. The ladder explained. The ladder at all shapes. Instructions of the multiply-add
+loop. The ladder in double. The ladder in double explained. The ladder in double at all shapes. Low
+precision. Every point in low precision. Bytes. Every product of bytes. Float results.
+Every float result. Double results. Every double result. Verdicts of the accuracy
 gate. The accuracy gate. Grades and rates. Grades, test
-by test. Languages, n = 8192. Languages in numbers. Every point in every language. Energy per product. Every energy.
+by test. Each language. Languages in numbers. Every point in every language. Energy per product. Every energy.
 Who wins at which n. Own kernels and the library at every size. Every kernel at every size. Every kernel at every
-batch. Calls. Integers. Every product of integers. Whole calls, ms. Whole calls, step by step. Launch limits. Every
+batch. Calls. Products of integers. Every product of integers. Whole calls, ms. Whole calls, step by step. Launch limits. Every
 launch. Roofs. Roofs and data sheets. CPU times. Every CPU time. Loop orders, float. Every loop order. Cache lines.
 Variants. Limited by. The best of each kernel. Best choices. Occupancy. Memory traffic. Kernels that the emulator does
 not run. Counters at full size. Counted against hardware. Where they differ. Claims. Checks. Kernels

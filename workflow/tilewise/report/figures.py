@@ -157,7 +157,8 @@ def roofline(rows: pd.DataFrame, evidence: Evidence) -> Figure:
         if peak:
             plots.write_at(axis, f"vector peak\n{rounded(peak)} TFLOP/s", (1.02, peak), axis.get_yaxis_transform())
         axis.set(xlabel="FLOP per byte moved, counted by the emulator", ylabel="TFLOP/s, measured")
-        axis.set(xscale="log", yscale="log")
+        log_scale(axis, part["intensity"])
+        log_scale(axis, part["tflops"], "y")
         axis.set_ylim(top=2 * max(top, part["tflops"].max()))
     plots.write_along(figure, [line for axis, _ in parts for line in axis.lines])
     plots.label_points(figure, parts, "intensity", "tflops")
@@ -204,8 +205,6 @@ def cache_lines(rows: pd.DataFrame, evidence: Evidence) -> Figure:
         log_scale(axis, part[x], "x", [1])
         log_scale(axis, part[y], "y", [1, 2, 5])
         axis.set(xlabel="lines into the first cache per multiply-add", ylabel="ns per multiply-add")
-        axis.xaxis.set_major_formatter("{x:g}")
-        axis.yaxis.set_major_formatter("{x:g}")
         axis.label_outer()
     plots.label_points(figure, parts, x, y)
     return figure

@@ -120,9 +120,13 @@ def limit(axis: Any, at: float, **style: Any) -> None:
 
 
 def log_scale(axis: Any, values: pd.Series, name: str = "x", steps: Sequence[float] = ()) -> None:
-    """Make an axis of these values logarithmic, if one is positive; `steps` are the multiples of ten with a number."""
+    """Make an axis of these values logarithmic, if one is positive; `steps` are the multiples of ten with a number.
+
+    Numbers have no exponents above their line, whose letters would be too small on a phone.
+    """
     if (values > 0).any():
         axis.set(**{f"{name}scale": "log"})
+        getattr(axis, f"{name}axis").set(major_formatter="{x:g}")
         if steps:
             getattr(axis, f"{name}axis").set(major_locator=LogLocator(subs=steps), minor_formatter=NullFormatter())
 

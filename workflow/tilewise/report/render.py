@@ -125,14 +125,20 @@ class Page:
         key: str = "",
         blank: str = "",
         errors: bool = False,
+        largest: bool = False,
         **where: Any,
     ) -> Markup:
         """The numbers of a task: the source's, the recorded ones and those of this run, of rows with the given values.
 
         A row is a product with its best choice, or with a `key` each choice of it, which then names the table. With
-        `errors`, they stand in place of rates.
+        `errors`, they stand in place of rates. The `largest` is the largest square product of this run.
         """
-        return self._beside(title, caption, lambda: beside.rows(name, self.sides, where, key, errors), first, blank)
+
+        def found() -> pd.DataFrame:
+            square = beside.largest_square(name, self.sides) if largest else {}
+            return beside.rows(name, self.sides, where | square, key, errors)
+
+        return self._beside(title, caption, found, first, blank)
 
     def facts(
         self, name: str, title: str, caption: str = "", label: str = "", value: str = "", note: str = "", **where: Any
@@ -142,7 +148,9 @@ class Page:
 
     def five_numbers(self, title: str, caption: str = "") -> Markup:
         """The headline numbers of this run beside those of the source and the record."""
-        return self._beside(title, caption, lambda: headlines.five_numbers(self.sides), "float", "")
+        n = beside.largest_square("task1a", self.sides).get("n", "")
+        first = f"float, n = {n}" if n else "float"
+        return self._beside(title, caption, lambda: headlines.five_numbers(self.sides), first, "")
 
     def what_ran(self) -> list[dict[str, Any]]:
         """What this run measured, and what was not right, for each of its machines."""
@@ -306,10 +314,11 @@ class Page:
         for heading, words in itertools.pairwise(tokens):
             if heading.type == "heading_open" and words.children:
                 title = "".join(each.content for each in words.children)
-                heading.attrSet("id", anchor_of(title))
-                link = f'<a class="anchor-link" href="#{escape(anchor_of(title))}">¶</a>'
+                anchor = anchor_of(title)
+                heading.attrSet("id", anchor)
+                link = f'<a class="anchor-link" href="#{anchor}" aria-label="Link to {escape(title)}">¶</a>'
                 words.children.append(Token("html_inline", "", 0, content=link))
-                self.headings += [title] if heading.tag == "h2" else []
+                self.headings += [(anchor, title)] if heading.tag == "h2" else []
         found = self._markdown.renderer.render(tokens, self._markdown.options, {})
         return re.sub(r'<div data-piece="(\d+)"></div>', lambda piece: self._pieces[int(piece[1])], found)
 
@@ -348,7 +357,7 @@ class Page:
 
     def _begin(self) -> None:
         """Forget the headings, the numbers and the notes of another page."""
-        self.headings: list[str] = []
+        self.headings: list[tuple[str, str]] = []
         self._numbers = {"Table": itertools.count(1), "Figure": itertools.count(1)}
 
 
@@ -504,8 +513,8 @@ def _plain(text: str) -> str:
 
 
 def anchor_of(title: str) -> str:
-    """The anchor of a heading."""
-    return title.replace(" ", "-")
+    """The anchor of a heading: its letters and digits."""
+    return re.sub(r"\W+", "-", title).strip("-")
 
 
 def _unnamed(names: Iterable[str]) -> list[str]:
