@@ -98,7 +98,8 @@ def what_ran(sides: Sides) -> list[dict[str, Any]]:
     failures = provenance.failures(sides.own)
     found = []
     for each in sides.own.platforms:
-        rows, lacking = provenance.without_wanted_refusals(each.measurements, sides.own), failures[failures["platform"] == each.name]
+        rows = provenance.without_wanted_refusals(each.measurements, sides.own)
+        lacking = failures[failures["platform"] == each.name]
         wrong = lacking[~lacking["status"].isin(RIGHT)]
         words = [
             " ".join(filter(None, (row["task"], row["kernel"], row["dtype"], row["choice"], row["shape"])))

@@ -43,18 +43,12 @@ _TITLE, _FIRST_WORDS = r"<h1[^>]*>(.*?)<a ", r"<p>(.*?)</p>"
 class Page:
     """The functions of sections, and the page made of them.
 
-    `both` is the evidence that also has recorded platforms to compare with, `drawn` the folder of the tasks' figures,
-    if they are drawn already, and `sides` are the runs that stand side by side.
+    `drawn` is the folder of the tasks' figures, if they are drawn already, and `sides` are the runs that stand side by
+    side.
     """
 
-    def __init__(
-        self,
-        evidence: Evidence,
-        both: Evidence | None = None,
-        drawn: Path | str | None = None,
-        sides: beside.Sides | None = None,
-    ) -> None:
-        self.evidence, self.both, self.drawn = evidence, both or evidence, drawn
+    def __init__(self, evidence: Evidence, drawn: Path | str | None = None, sides: beside.Sides | None = None) -> None:
+        self.evidence, self.drawn = evidence, drawn
         self.sides = sides or beside.Sides(None, evidence)
         self.tasks: dict[str, Any] = evidence.config["tasks"]
         self.drawings: dict[str, str] = {}
@@ -85,10 +79,6 @@ class Page:
         evidence = self.evidence
         return {evidence.names[each.name]: Markup(json.dumps(each.config, indent=1)) for each in evidence.everyone}
 
-    def several(self) -> bool:
-        """Whether there are GPUs to compare."""
-        return len(self.both.gpus) > 1
-
     def figure(self, name: str, title: str, caption: str = "", folded: bool = False) -> Markup:
         """The figure of a task, of `figures.OVERVIEW` or of FIGURES, with its caption in Markdown, or `folded`."""
         if name not in self.tasks and name not in figures.OVERVIEW and name not in FIGURES:
@@ -100,10 +90,9 @@ class Page:
     def table(self, name: str, title: str, caption: str = "", layout: str = "", folded: bool = False) -> Markup:
         """The table of a task or of TABLES, with its caption in Markdown; a `folded` one is only its fold."""
         if name in TABLES:
-            evidence = self.both if name == "platforms" else self.evidence
             layout, anchor = LAYOUTS.get(name, name), ""
         elif name in self.tasks:
-            evidence, layout, anchor = self.evidence, layout or self.evidence.method(name), name
+            layout, anchor = layout or self.evidence.method(name), name
         else:
             return Markup("")
 
@@ -112,7 +101,7 @@ class Page:
             hidden = ["points"] if name == "failures" and not (found["points"] > 1).any() else []
             number = next(self._numbers["Table"])
             words = self._caption(title, caption)
-            return markup.table_html(found, layout or None, words, evidence, hidden, anchor, number, folded)
+            return markup.table_html(found, layout or None, words, self.evidence, hidden, anchor, number, folded)
 
         return self._piece(f"Table: {title}", made)
 
@@ -362,11 +351,9 @@ class Page:
 
 
 def load(folders: Iterable[Path | str] | None = None, recorded: Path | str = RECORDED, **options: Any) -> Page:
-    """The page of the platforms in `folders` (default: all in results/), with the recorded ones to compare with."""
+    """The page of the platforms in `folders` (default: all in results/), with the recorded ones beside them."""
     evidence = load_evidence(folders, recorded=recorded)
-    alone = len(evidence.gpus) == 1 and not evidence.gpus[0].recorded
-    both = load_evidence(folders, recorded=recorded, beside=True) if alone else evidence
-    return Page(evidence, both, sides=beside.Sides(beside.load_record(Path(recorded)), evidence), **options)
+    return Page(evidence, sides=beside.Sides(beside.load_record(Path(recorded)), evidence), **options)
 
 
 def assignment(sides: beside.Sides, answers: bool = True, article: Path = articles.ASSIGNMENT) -> str:
