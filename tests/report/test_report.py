@@ -113,6 +113,16 @@ def test_each_has_a_caption_and_figures_have_a_name(parsed, name):
             assert attrs["role"] == "img" and {attrs["aria-labelledby"], attrs["aria-describedby"]} <= targets
 
 
+@pytest.mark.parametrize("name", sections.PAGES)
+def test_anchors_are_unique_and_plain(parsed, name):
+    """Two tables of one name would also share their file."""
+    ids = [attrs["id"] for _, attrs in parsed[name].tags if "id" in attrs]
+    assert len(set(ids)) == len(ids) > 10
+    assert [each for each in ids if not re.fullmatch(r"[\w.-]+", each)] == []
+    files = [attrs["download"] for _, attrs in parsed[name].tags if str(attrs.get("download")).endswith(".csv")]
+    assert len(set(files)) == len(files)
+
+
 def test_every_table_brings_its_data_and_every_figure_its_drawing(rendered):
     text = pages(rendered)
     drawn = {file.stem for file in (rendered.parent / markup.FIGURES_FOLDER).glob("*.svg")}
@@ -304,7 +314,7 @@ def test_ntb_curves_of_several_kernels_and_many_shapes(tmp_path, monkeypatch):
     study["tasks"] = {"task3": {"title": "NTB", "sweeps": [sweep]}}
     evidence = load_evidence([synthetic.write(tmp_path / "gpu", study=study)])
     drawn = figures.svg(figures.task("task3", evidence))
-    for words in ("multi_tile, float", "mine, float", "(1200, 100, 100), tile 32"):
+    for words in ("multi_tile, (1200, 100, 100), tile 32", "mine, (1200, 100, 100), tile 32"):
         assert words in drawn
 
 

@@ -23,6 +23,7 @@ from tilewise.explain.number_format import plus_minus, rounded
 from tilewise.files import read_json
 from tilewise.report import tables
 from tilewise.report.drawings import pieces
+from tilewise.report.sections import keep_together
 from tilewise.study.columns import COLUMNS, SHAPE
 from tilewise.study.status import Status
 
@@ -269,10 +270,10 @@ def html(table: pd.DataFrame, sides: Sides, first: str, caption: str, name: str,
     lines = []
     for _, own in table.groupby(by, sort=False):
         cells = own.drop_duplicates("side").set_index("side")
-        line: list[tuple[str, object]] = [("words", str(own.iloc[0][each])) for each in by]
+        line: list[tuple[str, object]] = [("words", keep_together(str(own.iloc[0][each]))) for each in by]
         line += [("side", Markup(_cell(cells.loc[side] if side in cells.index else None))) for side in shown]
         lines.append(("", "", line + [("blank", "")] * bool(blank)))
-    headings = [("words", {"dtype": "type", "label": first or "case"}.get(each, each)) for each in by]
+    headings = [("words", {"dtype": "type", "label": keep_together(first or "case")}.get(each, each)) for each in by]
     headings += [("side", sides.headings[side]) for side in shown] + [("blank", blank)] * bool(blank)
     label = text.unescape(caption.split("</b>")[0].split("<b>")[-1].strip(" ."))
     made = pieces().table("beside", label, Markup(caption), [], headings, lines)

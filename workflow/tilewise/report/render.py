@@ -120,12 +120,16 @@ class Page:
         """The numbers of a task: the source's, the recorded ones and those of this run, of rows with the given values.
 
         A row is a product with its best choice, or with a `key` each choice of it, which then names the table. With
-        `errors`, they stand in place of rates. The `largest` is the largest square product of this run.
+        `errors`, they stand in place of rates. The `largest` is the largest square product of this run, its kernels in
+        the registry's order.
         """
 
         def found() -> pd.DataFrame:
-            square = beside.largest_square(name, self.sides) if largest else {}
-            return beside.rows(name, self.sides, where | square, key, errors)
+            if not largest:
+                return beside.rows(name, self.sides, where, key, errors)
+            rows = beside.rows(name, self.sides, where | beside.largest_square(name, self.sides))
+            place = {kernel: number for number, kernel in enumerate(self.evidence.kernels)}
+            return rows.sort_values("kernel", key=lambda names: names.map(place), kind="stable")
 
         return self._beside(title, caption, found, first, blank)
 

@@ -4,7 +4,7 @@ A ring marks a point whose runs lie farther from its time than the config's max_
 marks a point that did not run.
 """
 
-import itertools
+import collections
 import math
 import textwrap
 
@@ -24,6 +24,8 @@ from tilewise.study.status import Status
 
 #: A panel has so many lines at most, and a figure of points so many names; more cannot be told apart.
 _MOST_LINES, _MOST_NAMES = 8, 40
+#: Rates that are so many times as high as others have a logarithmic axis.
+_FAR_APART = 50
 #: A name has a line break after at most so many letters.
 _LETTERS = 48
 #: What the axis of a parameter says; another parameter's says its name.
@@ -39,7 +41,8 @@ def draw(timed: pd.DataFrame, evidence: Evidence) -> Figure:
         chosen = chosen[chosen[x].notna()]
         others = [choice_text(row, evidence.kernels, without=(x, "block")) for row in chosen.to_dict("records")]
         chosen = chosen.assign(others=others)
-        if chosen.groupby(["platform", "kernel", "dtype"])["others"].nunique().max() <= _MOST_LINES:
+        lines_of = timings.largest(chosen).groupby(["platform", "dtype"])[["kernel", "others"]]
+        if lines_of.apply(lambda own: len(own.drop_duplicates())).max() <= _MOST_LINES:
             return lines(figure_rows.described(chosen, evidence), x, evidence)
     return points(with_labels(timed, evidence), evidence)
 
@@ -59,18 +62,23 @@ def _varied(rows: pd.DataFrame, evidence: Evidence) -> str | None:
 
 
 def lines(rows: pd.DataFrame, x: str, evidence: Evidence) -> Figure:
-    """The rate over the values of x, at equal distances: a panel for each kernel and type, a line for each product and
+    """The rate over the values of x, at equal distances: a panel for each type, a line for each kernel, product and
     choice of the `others`, the other parameters, in a panel of too many only those of the largest product."""
     values, unit = plots.order(rows[x]), rows["rate_unit"].iloc[0]
-    names = [", ".join(filter(None, pair)) for pair in zip(rows["shape"], rows["others"])]
-    rows = rows.assign(line=names, title=rows["kernel"] + ", " + rows["dtype"])
+    several = rows["kernel"].nunique() > 1
+    told = zip(rows["kernel"] if several else [""] * len(rows), rows["shape"], rows["others"])
+    names = [", ".join(filter(None, name)) for name in told]
+    rows = rows.assign(line=names, title=rows["dtype"] if several else rows["kernel"] + ", " + rows["dtype"])
     area = dict(zip(shapes := figure_rows.by_size(rows), figure_rows.areas(pd.Series(range(len(shapes))))))
-    figure, parts = facets(rows, ["platform", "kernel", "dtype"], evidence, "title", height=2.9)
+    figure, parts = facets(rows, ["platform", "dtype"], evidence, "title", height=2.9, width=8.8)
     for axis, part in parts:
         part = timings.largest(part) if part["line"].nunique() > _MOST_LINES else part
-        for (name, own), dashes in zip(part.groupby("line", sort=False), itertools.cycle(_DASHES)):
+        drawn = collections.Counter[str]()
+        for name, own in part.groupby("line", sort=False):
+            kernel = own["kernel"].iloc[0]
+            dashes, drawn[kernel] = _DASHES[drawn[kernel] % len(_DASHES)], drawn[kernel] + 1
             ran = own[own["status"] == Status.OK].sort_values(x, key=lambda column: column.map(values.index))
-            style = look(own["kernel"].iloc[0], evidence) | {"linestyle": dashes, "linewidth": 1.2, "label": name}
+            style = look(kernel, evidence) | {"linestyle": dashes, "linewidth": 1.2, "label": name}
             style["markersize"] = 0.8 * math.sqrt(area[own["shape"].iloc[0]])
             [line] = axis.plot(ran[x].map(values.index), ran["rate"], **style, markeredgecolor="white")
             said = zip(ran[x], ran["rate"])
@@ -121,5 +129,8 @@ def points(rows: pd.DataFrame, evidence: Evidence) -> Figure:
         marks(axis, part, "rate", "label", evidence)
         axis.set(xlabel=rows["rate_unit"].iloc[0], xlim=(0, 1.05 * part["rate"].max()))
         axis.xaxis.set(major_locator=MaxNLocator(4), major_formatter="{x:,.10g}")
+        if part["rate"].max() > _FAR_APART * part["rate"].min():
+            plots.log_scale(axis, part["rate"], steps=[1])
+            axis.set_xlim(0.5 * part["rate"].min(), 2 * part["rate"].max())
     plots.legend_of_areas(figure, rows, "shape", "(n, m, p)")
     return figure
