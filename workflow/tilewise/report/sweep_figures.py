@@ -70,7 +70,7 @@ def lines(rows: pd.DataFrame, x: str, evidence: Evidence) -> Figure:
     names = [", ".join(filter(None, name)) for name in told]
     rows = rows.assign(line=names, title=rows["dtype"] if several else rows["kernel"] + ", " + rows["dtype"])
     area = dict(zip(shapes := figure_rows.by_size(rows), figure_rows.areas(pd.Series(range(len(shapes))))))
-    figure, parts = facets(rows, ["platform", "dtype"], evidence, "title", height=2.9, width=8.8)
+    figure, parts = facets(rows, ["platform", "dtype"], evidence, "title", height=2.9, width=8.8 if several else 6.6)
     for axis, part in parts:
         part = timings.largest(part) if part["line"].nunique() > _MOST_LINES else part
         drawn = collections.Counter[str]()
