@@ -176,8 +176,10 @@ def test_a_kernel_that_cannot_run_is_one_row_of_failures(tmp_path):
     assert checks(evidence)["other points"] == "15 unsupported, 1 invalid_launch"
     assert set(tables.task("task2a", evidence)["status"]) == {"unsupported", "ok"}
     rows = timings.describe(evidence.select_tasks("task2a").gpu, evidence)
-    labels = sweep_figures.with_labels(rows, evidence)["label"]
-    assert {"tiled tile 16: unsupported", "tiled tile 32: unsupported"} <= {*labels}
+    rows = sweep_figures.with_labels(rows, evidence)
+    assert {"tiled tile 16: unsupported", "tiled tile 32: unsupported"} <= {*rows["label"]}
+    none = rows[rows["kernel"] == "tiled"]
+    assert "tiled tile 16: unsupported" in figures.svg(sweep_figures.points(none, evidence)), "a panel without a rate"
     assert "did not run" in figures.svg(figures.task("task2a", evidence))
 
 

@@ -127,10 +127,13 @@ def points(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     figure, parts = facets(rows, ["platform", "dtype"], evidence, "title", "label", height=1.4, line=0.22, width=8.0)
     for axis, part in parts:
         marks(axis, part, "rate", "label", evidence)
-        axis.set(xlabel=rows["rate_unit"].iloc[0], xlim=(0, 1.05 * part["rate"].max()))
-        axis.xaxis.set(major_locator=MaxNLocator(4), major_formatter="{x:,.10g}")
-        if part["rate"].max() > _FAR_APART * part["rate"].min():
+        axis.set_xlabel(rows["rate_unit"].iloc[0])
+        least, most = part["rate"].min(), part["rate"].max()
+        if most > _FAR_APART * least > 0:
             plots.log_scale(axis, part["rate"], steps=[1])
-            axis.set_xlim(0.5 * part["rate"].min(), 2 * part["rate"].max())
+            axis.set_xlim(0.5 * least, 2 * most)
+        elif most > 0:
+            axis.xaxis.set(major_locator=MaxNLocator(4), major_formatter="{x:,.10g}")
+            axis.set_xlim(0, 1.05 * most)
     plots.legend_of_areas(figure, rows, "shape", "(n, m, p)")
     return figure
