@@ -64,6 +64,7 @@ async function openTable(fold) {
     language: { search: "Search", info: "_TOTAL_ rows", infoEmpty: "no row", infoFiltered: "of _MAX_", zeroRecords: "none",
                 lengthMenu: "_MENU_ rows a page" },
   });
+  for (const pages of fold.querySelectorAll("nav")) pages.setAttribute("aria-label", `Pages of ${data.caption}`);
   const filters = element("div", { class: "filters" });
   data.heads.forEach(([kind, heading], column) => {
     if (!/filter/.test(kind)) return;

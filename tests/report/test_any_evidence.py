@@ -249,13 +249,7 @@ def _fail(*_, **__):
 @pytest.mark.parametrize(
     ("module", "name", "piece", "section", "beside"),
     [
-        (
-            plots,
-            "write_beside",
-            "Figure: Each kernel's share of the peak",
-            "05-whole.md",
-            "Best choices.",
-        ),
+        (plots, "legend_of_areas", "Figure: Rates on the CPU", "04-further.md", "CPU times."),
         (provenance, "cards", "Table: Cards of one model", "06-reading.md", "Provenance."),
         (variability, "checks", "Table: Checks", "06-reading.md", "Provenance."),
     ],

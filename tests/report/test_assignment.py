@@ -12,7 +12,7 @@ from tilewise import RECORDED
 from tilewise.__main__ import main
 from tilewise.evidence import load_evidence
 from tilewise.explain.number_format import rounded
-from tilewise.report import articles, beside, markup, notes, render
+from tilewise.report import articles, beside, headlines, markup, notes, render
 from tilewise.study.status import Status
 
 TASKS = ("1a", "1b", "1c", "2a", "2b", "3", "4")
@@ -127,10 +127,31 @@ def test_all_sides_stand_in_one_row(record, tmp_path):
     assert len(cells) == 5 * 6 and cells[5::6] == [""] * 5
 
 
+def test_a_table_is_at_the_largest_square_of_this_run(record, tmp_path):
+    """Of a quick run at n = 1024 the record's numbers there; without a GPU those of the record's largest."""
+    study = synthetic.config()
+    study["shapes"] |= {name: [dict.fromkeys("npm", 1024)] for name in ("square", "square_4096")}
+    study["tasks"] = {"ladder_float": study["tasks"]["ladder_float"]}
+    quick = load_evidence([synthetic.write(tmp_path / "mine", study=study)])
+    square = beside.largest_square("ladder_float", beside.Sides(record, quick))
+    assert square == dict.fromkeys("npm", 1024)
+    table = beside.rows("ladder_float", beside.Sides(record, quick), square)
+    own = table[table["side"] == "own mine"]
+    assert set(table["n"]) == {1024} and own["time_ms"].notna().all() and {"naive", "stream_k"} <= set(own["kernel"])
+    assert "recorded nvidia-h200" in set(table["side"])
+    none = load_evidence([synthetic.write(tmp_path / "laptop", "emulator")])
+    assert beside.largest_square("ladder_float", beside.Sides(record, none)) == dict.fromkeys("npm", 8192)
+    assert beside.largest_square("ladder_float", beside.Sides(None, none)) == {}
+    assert headlines.five_numbers(beside.Sides(record, none)).query("side == 'own laptop'")["time_ms"].isna().all()
+
+
 def test_a_machine_without_a_gpu_shows_what_it_verified(record, tmp_path):
     own = load_evidence([synthetic.write(tmp_path / "laptop", "emulator")])
     table = beside.rows("task2a", beside.Sides(record, own), {"kernel": "tiled", "dtype": "float"})
     mine = table[table["side"] == "own laptop"]
+    sizes = dict.fromkeys("npm", 8192)
+    at = beside.rows("task2a", beside.Sides(record, own), {"kernel": "tiled", "dtype": "float"} | sizes)
+    assert "own laptop" in set(at["side"]), "the emulator's sizes are its own"
     assert len(mine) and mine["time_ms"].isna().all() and set(mine["status"]) == {Status.OK}
     assert beside.VERIFIED in beside.html(table, beside.Sides(record, own), "size", "<b>Tiled.</b>", "tiled")
 

@@ -9,7 +9,6 @@ from prose import checks
 
 from tilewise.evidence import load_evidence
 from tilewise.explain import provenance
-from tilewise.report import figures
 
 SLOWER = {"gpu-node7": 1.0, "gpu-node8": 1.05, "gpu-node9": 0.99}
 
@@ -77,29 +76,3 @@ def test_a_card_in_use_and_rows_beside_other_work_are_said(tmp_path):
     assert found["measured beside other work"].startswith(f"{len(rows) // 2:,} of {len(rows) // 2 * 2:,} points")
     facts = dict(provenance.provenance(evidence).itertuples(index=False))
     assert facts["beside us on the GPU"] == "MIG is on, so that the card is divided; 2 other processes on it"
-
-
-def test_what_changed_beyond_the_spread_between_two_machines(three):
-    """node8's card takes 5 % more time, which the quartiles of most points do not cover."""
-    table = provenance.platforms(three)
-    other = table[table.other_machine.str.contains("node8")]
-    assert set(table.platform) == {"gpu-node7"} and len(other) > 100
-    assert other.faster.to_numpy() == pytest.approx(1.05)
-    apart = (other.faster_low > 1) | (other.faster_high < 1)
-    assert (other.changed == apart).all() and apart.any()
-    far = (table.faster - 1).abs()
-    assert far.is_monotonic_decreasing, "the largest differences come first"
-    pairs = provenance.pairs(table, three)
-    assert pairs["times as fast"].round(2).tolist() == [1.05, 0.99] and pairs["points"].sum() == len(table)
-
-
-def test_a_recorded_machine_stands_beside_this_one(tmp_path):
-    here = synthetic.write(tmp_path / "gpu")
-    synthetic.write(tmp_path / "recorded/nvidia-other")
-    alone = load_evidence([here], recorded=tmp_path / "recorded")
-    assert [gpu.name for gpu in alone.gpus] == ["gpu"] and provenance.platforms(alone).empty
-    both = load_evidence([here], recorded=tmp_path / "recorded", beside=True)
-    assert [(gpu.name, gpu.recorded) for gpu in both.gpus] == [("gpu", False), ("nvidia-other", True)]
-    table = provenance.platforms(both)
-    assert len(table) > 100 and not table.changed.any(), "the same invented times"
-    assert len(figures.draw("rungs", both).axes) == 2, "a panel for each"

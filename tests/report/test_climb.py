@@ -144,7 +144,6 @@ def test_a_run_without_machine_code_still_climbs(gpu):
     terms = dict(articles.box(rungs, "tiled"))
     assert "TFLOP/s" in terms["Measured"] and "limited by" not in terms.get("Upper bound", "")
     assert figures.svg(figures.draw("rungs", bare, rungs)).count("<path") > 10
-    assert "No machine code was read" in figures.svg(figures.draw("instructions", bare, climb.loops(bare)))
 
 
 def test_the_ladder_has_its_lines(gpu):

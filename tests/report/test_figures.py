@@ -11,7 +11,7 @@ from clones import copy_repository, edit, package_path
 
 from tilewise.evidence import load_evidence
 from tilewise.explain import timings
-from tilewise.report import figure_rows, figures, plots, tables, template_context
+from tilewise.report import figures, plots, sweep_figures, template_context
 from tilewise.report.svg import missing_reason, style
 
 MINE = """
@@ -58,47 +58,29 @@ def test_every_name_has_its_figure(evidence):
     for name in template_context.STUDY_FIGURES:
         assert missing_reason(figures.OVERVIEW[name](evidence)) == "", name
     drawn = {name for name in evidence.tasks if not missing_reason(figures.task(name, evidence))}
-    assert {"task1a", "task1c", "task3", "energy", "cold_start", "bandwidth", "tune", "sizes"} <= drawn
+    assert {"task1a", "task3", "energy", "cold_start", "sizes"} <= drawn
     assert missing_reason(figures.task("launch_limits", evidence)).startswith("This task has no figure")
 
 
 def test_the_same_figure_gives_the_same_file(evidence):
-    for name in ("peak", "accuracy_and_rate", "roofline"):
+    for name in ("climb", "accuracy_and_rate", "roofline"):
         first, second = (figures.svg(figures.OVERVIEW[name](evidence)) for _ in range(2))
         assert first == second, name
 
 
-def test_every_bar_says_its_own_value(tmp_path):
-    """Whatever the order of the rows, and whatever a machine lacks: seaborn draws a colour at a time."""
-    both = load_evidence([synthetic.write(tmp_path / name) for name in ("a", "b")], recorded=tmp_path / "none")
-    table = figure_rows.bandwidth(figure_rows.described(tables.bandwidth(both), both), both)
-    table = table.assign(percent_of_computed=[11.0, 22.0, 33.0, 44.0])
-    for order in ([0, 1, 2, 3], [2, 1, 3], [3, 0], [1]):
-        [axis] = figures.draw("bandwidth", both, table.iloc[order]).axes
-        bars = [bar for container in axis.containers for bar in container.patches]
-        names = [label.get_text() for label in axis.get_yticklabels()]
-        assert len(bars) == len(order)
-        for bar in bars:
-            name = names[round(bar.get_y() + bar.get_height() / 2)]
-            assert f"{name}: {bar.get_width():.0f} % of the peak" in bar.get_gid()
-            assert name in set(table.loc[table["percent_of_computed"] == bar.get_width(), "name"])
-    assert missing_reason(figures.draw("bandwidth", both, table.iloc[:0])).startswith("No roof was measured")
-
-
-def test_parts_of_a_bar_stand_behind_or_within_each_other(evidence):
-    parts, names = {"one": "red", "two": "blue"}, ["a", "b"]
-    for nested, begins in ((False, [0, 0, 1, 2]), (True, [0, 0, 0, 0])):
-        with style():
-            rows = pd.DataFrame({"one": [1.0, 2.0], "two": [3.0, 4.0], "none": 0.0, "two: said": ["x", "y"]})
-            _, [(axis, _)] = plots.facets(rows, [], evidence)
-            plots.stack(axis, rows, {"none": "green"} | parts, "ms", names, nested)
-        assert [bar.get_x() for bar in axis.patches] == begins
-        said = [bar.get_gid().removeprefix("tells:") for bar in axis.patches]
-        assert said == ["one, a: 1 ms", "one, b: 2 ms", "two, a: x", "two, b: y"]
+def test_parts_of_a_bar_stand_behind_each_other(evidence):
+    with style():
+        said = {"one: said": ["1 ms", "2 ms"], "two: said": ["x", "y"]}
+        rows = pd.DataFrame({"one": [1.0, 2.0], "two": [3.0, 4.0], "none": 0.0} | said)
+        _, [(axis, _)] = plots.facets(rows, [], evidence)
+        plots.stack(axis, rows, {"none": "green", "one": "red", "two": "blue"}, "ms", ["a", "b"])
+    assert [bar.get_x() for bar in axis.patches] == [0, 0, 1, 2]
+    said = [bar.get_gid().removeprefix("tells:") for bar in axis.patches]
+    assert said == ["one, a: 1 ms", "one, b: 2 ms", "two, a: x", "two, b: y"]
 
 
 def test_a_larger_product_has_a_larger_mark_below_the_smaller_ones(evidence):
-    rows = figure_rows.points(timings.describe(evidence.select_tasks("ladder_float").gpu, evidence), evidence)
+    rows = sweep_figures.with_labels(timings.describe(evidence.select_tasks("ladder_float").gpu, evidence), evidence)
     assert rows.groupby("shape", observed=True)["area"].nunique().max() == 1
     [axis, *_] = plots.Figure().subplots(1, 1, squeeze=False).ravel()
     plots.marks(axis, rows, "rate", "label", evidence)

@@ -45,27 +45,16 @@ def test_without_a_gpu_the_gate_has_no_verdict(emulated):
     assert accuracy.gate(tables.accuracy(emulated)).empty
 
 
-def test_the_figures_draw_every_kernel_of_the_largest_square(evidence, emulated):
+def test_the_figure_of_accuracy_draws_the_largest_square(evidence, emulated):
     ladder = tables.ladder(evidence)
     rows = timings.largest_square(ladder)
     assert set(rows["n"]) == {8192} and {"float", "double", "bfloat16", "tf32", "half"} <= set(rows["dtype"])
     made = set(rows["kernel"][timings.made_of_short(rows, evidence)])
     assert made == {"float_from_half", "float_from_bf16", "float_always", "three_tf32", "triton_tf32x3"}
-    drawn = figures.svg(figures.draw("peak", evidence, ladder))
-    for kernel in rows["kernel"]:
-        assert f">{kernel}<" in drawn
-    assert "the peak of the vector units, " in drawn
-    bars = {
-        bar.get_gid().partition(", ")[0].removeprefix("tells:"): bar.get_hatch()
-        for bar in figures.draw("peak", evidence, ladder[ladder["dtype"] == "float"]).axes[0].patches
-    }
-    assert {kernel for kernel, hatch in bars.items() if hatch} == {name.partition(",")[0] for name in made}
     beside = figures.svg(figures.draw("accuracy_and_rate", evidence, ladder))
     assert "the peak of the float units, " in beside and "<title>cublas, double, (8192, 8192, 8192): " in beside
     assert "<title>triton, " not in beside, "languages have their own picture"
-    nothing = tables.ladder(emulated)
-    for name in ("peak", "accuracy_and_rate"):
-        assert "no GPU was timed" in figures.svg(figures.draw(name, emulated, nothing))
+    assert "no GPU was timed" in figures.svg(figures.draw("accuracy_and_rate", emulated, tables.ladder(emulated)))
     empty = timings.largest_square(pd.DataFrame(columns=[*ladder]))
     assert empty.empty
 

@@ -23,34 +23,29 @@ from tilewise.explain import number_format, provenance
 from tilewise.report import figures, markup, notes, render, sections, tables
 
 TABLES = """
-Five numbers. Best blocks, float. Every block, float. Best blocks, double. Every block, double. Coalescing. Every
-point of coalescing. The largest products. Probes of the largest product. Best tiles, float. Every tile, float. Best
-tiles, double. Every tile, double. Run-time tile. Every run-time tile. Matrix struct. Every point of the matrix
+Five numbers. Best blocks, float. Every block, float. Best blocks, double. Every block, double. Coalesced or not.
+Every point of coalescing. The largest products. Probes of the largest product. Best tiles, float. Every tile, float.
+Best tiles, double. Every tile, double. Run-time tile. Every run-time tile. Matrix struct. Every point of the matrix
 struct. Best NTB. Every NTB. Ragged and degenerate shapes, float. Every ragged and degenerate shape. Rectangles. Every
-rectangle. The ladder, n = 8192. The ladder explained. The ladder at all shapes. Instructions of the multiply-add
-loop. The ladder in double, n = 8192. The ladder in double explained. The ladder in double at all shapes. Low
-precision, n = 8192. Every point in low precision. Bytes, n = 8192. Every product of bytes. Float results, n = 8192.
-Every float result. Double results, n = 8192. Every double result. Verdicts of the accuracy
-gate. The accuracy gate. Grades and rates. Grades, test
-by test. Languages, n = 8192. Languages in numbers. Every point in every language. Energy per product. Every energy.
-Who wins at which n. Own kernels and the library at every size. Every kernel at every size. Every kernel at every
-batch. Calls. Integers. Every product of integers. Whole calls, ms. Whole calls, step by step. Launch limits. Every
-launch. Roofs. Roofs and data sheets. CPU times. Every CPU time. Loop orders, float. Every loop order. Cache lines.
-Variants. Limited by. The best of each kernel. Best choices. Occupancy. Memory traffic. Kernels that the emulator does
-not run. Counters at full size. Counted against hardware. Where they differ. Claims. Checks. Kernels
-with faults, or not searched for them. Verified points. Points that are
-not ok. Provenance. What each card measured. How long it took."""
+rectangle. The ladder. The ladder explained. The ladder at all shapes. Instructions of the multiply-add loop. The
+ladder in double. The ladder in double explained. The ladder in double at all shapes. Low precision. Every point in
+low precision. Bytes. Every product of bytes. Float results. Every float result. Double results. Every double result.
+Verdicts of the accuracy gate. The accuracy gate. Grades and rates. Grades, test by test. Each language. Languages in
+numbers. Every point in every language. Energy per product. Every energy. Who wins at which n. Own kernels and the
+library at every size. Every kernel at every size. Every kernel at every batch. Calls. Products of integers. Every
+product of integers. Whole calls, ms. Whole calls, step by step. Launch limits. Every launch. Roofs. Roofs and data
+sheets. CPU times. Every CPU time. Loop orders, float. Every loop order. Cache lines. Variants. Limited by. The best
+of each kernel. Best choices. Occupancy. Memory traffic. Kernels that the emulator does not run. Counters at full
+size. Counted against hardware. Where they differ. Claims. Checks. Kernels with faults, or not searched for them.
+Verified points. Points that are not ok. Provenance. What each card measured. How long it took."""
 FIGURES = """
 Speed-up over the naive kernel, rung by rung. Rate over the shape of the block, float. Rate over the shape of the
-block, double. The largest n in theory, allocated and timed. Rate over the width of the tile, float. Rate over the
-width of the tile, double. Rates of tile widths chosen at run time and at compile time. Rate over the number of tiles
-per block (NTB). Every rung against its limits, float. What the innermost loop of each kernel is made of. Every rung
-against its limits, double. Rates in low precision on the tensor cores. Rates of products of bytes. Accuracy against
-rate. Rates of double results. How many moduli a spread of
-exponents needs. Errors as multiples of SGEMM's. Operations per joule. Rate over size. The ratio to cuBLAS at each
-shape. Rates of batches. A call compared with CuPy's. Where the time of a call goes. How near the roofs come to the
-peak. Roofline, float. Rates on the CPU. Time over lines fetched. Rates of the loop orders. Rates of the variants by
-rank. Each kernel's share of the peak."""
+block, double. Rate over the width of the tile, float. Rate over the width of the tile, double. Rates of tile widths
+chosen at run time and at compile time. Rate over the number of tiles per block (NTB). Every rung against its limits,
+float. Every rung against its limits, double. Rates in low precision on the tensor cores. Rates of products of bytes.
+Accuracy against rate. Rates of double results. How many moduli a spread of exponents needs. Operations per joule.
+Rate over size. The ratio to cuBLAS at each shape. Where the time of a call goes. Roofline, float. Rates on the CPU.
+Time over lines fetched. Rates of the loop orders."""
 TABLES, FIGURES = (re.findall(r"\S[^.]+\.", names.replace("\n", " ")) for names in (TABLES, FIGURES))
 
 
@@ -116,6 +111,16 @@ def test_each_has_a_caption_and_figures_have_a_name(parsed, name):
     for tag, attrs in page.tags:
         if tag == "svg":
             assert attrs["role"] == "img" and {attrs["aria-labelledby"], attrs["aria-describedby"]} <= targets
+
+
+@pytest.mark.parametrize("name", sections.PAGES)
+def test_anchors_are_unique_and_plain(parsed, name):
+    """Two tables of one name would also share their file."""
+    ids = [attrs["id"] for _, attrs in parsed[name].tags if "id" in attrs]
+    assert len(set(ids)) == len(ids) > 10
+    assert [each for each in ids if not re.fullmatch(r"[\w.-]+", each)] == []
+    files = [attrs["download"] for _, attrs in parsed[name].tags if str(attrs.get("download")).endswith(".csv")]
+    assert len(set(files)) == len(files)
 
 
 def test_every_table_brings_its_data_and_every_figure_its_drawing(rendered):
@@ -309,7 +314,7 @@ def test_ntb_curves_of_several_kernels_and_many_shapes(tmp_path, monkeypatch):
     study["tasks"] = {"task3": {"title": "NTB", "sweeps": [sweep]}}
     evidence = load_evidence([synthetic.write(tmp_path / "gpu", study=study)])
     drawn = figures.svg(figures.task("task3", evidence))
-    for words in ("multi_tile float, tile 32", "mine float, tile 32", "(1200, 100, 100)"):
+    for words in ("multi_tile, (1200, 100, 100), tile 32", "mine, (1200, 100, 100), tile 32"):
         assert words in drawn
 
 

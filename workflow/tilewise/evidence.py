@@ -365,15 +365,14 @@ def load_evidence(
     task: str | None = None,
     recorded: Path | str = RECORDED,
     kernels: Mapping[str, Kernel] | None = None,
-    beside: bool = False,
     config: Mapping[str, Any] | None = None,
     of_record: bool = False,
 ) -> Evidence:
     """Evidence from the folders of this run's platforms (default: all in results/), for one task or for all.
 
     If no platform of the run has a GPU, the recorded platforms supply the times, in the order of their recording, and
-    are marked as recorded. `beside` adds those of other names in any case, to compare with. `kernels` is the registry
-    (default: that of the study), `config` that of this run (default: the platforms' config.json). The folders are those
+    are marked as recorded. `kernels` is the registry (default: that of the study), `config` that of this run (default:
+    the platforms' config.json). The folders are those
     of recorded runs if they are `of_record`; such a run may lack rows.
     """
     if folders is None:
@@ -382,7 +381,7 @@ def load_evidence(
     read_all = functools.partial(load_platform, recorded=of_record, kernels=kernels, config=config)
     platforms = tuple(dataclasses.replace(read_all(folder, task), recorded=False) for folder in folders)
     gpus = tuple(platform for platform in platforms if platform.has_gpu)
-    if not gpus or beside:
+    if not gpus:
         kept = sorted(Path(recorded).glob("*/device.json"))
         kept = [path for path in kept if path.parent.name not in {platform.name for platform in platforms}]
         loaded = [load_platform(path.parent, task, True, kernels) for path in kept]

@@ -6,8 +6,9 @@ import math
 def rounded(value: float, unit: str = "", number: int = 3) -> str:
     """A number as text: three significant digits, and whole numbers and clocks (unit "MHz") whole.
 
-    A ratio ("x" or "×") has at most two decimals; a percentage ("%") has none from 10 on and one below. What would
-    round to nothing is less than the last digit. `number` replaces the three where a sentence needs more.
+    A ratio ("x" or "×") has at most two decimals; a percentage ("%") has none from 10 on, and one below and where it
+    would round to 100. What would round to nothing is less than the last digit. `number` replaces the three where a
+    sentence needs more.
     """
     if not math.isfinite(value):
         return f"{value}".replace("inf", "∞")
@@ -17,7 +18,7 @@ def rounded(value: float, unit: str = "", number: int = 3) -> str:
     if number == 3 and unit in ("x", "×"):
         decimals = min(decimals, 2)
     if number == 3 and unit == "%":
-        decimals = 1 if abs(value) < 9.95 else 0
+        decimals = 1 if abs(value) < 9.95 or 99.5 <= abs(value) < 99.95 else 0
     if decimals < 0:
         return f"{round(value, decimals):,.0f}"
     if decimals > 6:

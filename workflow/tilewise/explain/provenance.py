@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from tilewise.evidence import Evidence, Platform, time_range
-from tilewise.explain.timings import describe, short_card, with_words
+from tilewise.evidence import Evidence, Platform
+from tilewise.explain.timings import describe, short_card
 from tilewise.study import builds, columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.kernel import Kernel
@@ -52,53 +52,6 @@ def cards(evidence: Evidence) -> pd.DataFrame:
             )
     names = ["platform", "node", "gpu_uuid", "compared", "sm_clock_mhz", "rate_percent"]
     return columns.set_types(pd.DataFrame(rows, columns=names))
-
-
-def platforms(evidence: Evidence) -> pd.DataFrame:
-    """Differences between GPUs: one row per point that the first of them and another both timed, the largest first.
-
-    `faster` is the other's time divided by that of the first; `changed` says that the ranges of the two (those of their
-    runs, or else their quartiles) do not overlap. A point that was timed more than once counts with its best time.
-    Without two GPUs there are no rows.
-    """
-    key = ["kernel", "dtype", *SHAPE, *evidence.choice]
-    timed = evidence.gpu[(evidence.gpu["status"] == Status.OK) & evidence.gpu["time_ms"].notna()]
-    timed = with_words(timed.sort_values("time_ms", kind="stable").drop_duplicates(["platform", *key]), evidence)
-    low, high = time_range(timed)
-    timed = timed.assign(low_ms=low, high_ms=high)
-    names = [gpu.name for gpu in evidence.gpus]
-    ranges = ["time_ms", "low_ms", "high_ms"]
-    found = []
-    for name in names[1:]:
-        theirs = timed.loc[timed["platform"] == name, [*key, "platform", *ranges]]
-        both = timed[timed["platform"] == names[0]].merge(theirs, on=key, suffixes=("", "_other"))
-        found.append(
-            both.assign(
-                other_machine=[evidence.names[name]] * len(both),
-                other_ms=both["time_ms_other"],
-                faster=both["time_ms_other"] / both["time_ms"],
-                faster_low=both["low_ms_other"] / both["high_ms"],
-                faster_high=both["high_ms_other"] / both["low_ms"],
-            )
-        )
-    compared = ["time_ms", "other_machine", "other_ms", "faster", "faster_low", "faster_high"]
-    shown = ["platform", *key, "shape", "choice", *compared]
-    none = timed.head(0).assign(other_machine="", **dict.fromkeys(shown[-4:], 0.0))
-    table = pd.concat(found, ignore_index=True) if found else none
-    table = table[shown].assign(changed=(table["faster_low"] > 1) | (table["faster_high"] < 1))
-    far = (table["faster"] - 1).abs()
-    return columns.set_types(table.loc[far.sort_values(ascending=False, kind="stable").index].reset_index(drop=True))
-
-
-def pairs(compared: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Median slowdown of the first `machine` of each pair, and the number of changed points.
-
-    `compared` is that of `platforms`.
-    """
-    rows = compared.assign(machine=compared["platform"].map(evidence.names))
-    found = rows.groupby(["machine", "other_machine"], sort=False)
-    found = found.agg(points=("changed", "size"), faster=("faster", "median"), changed=("changed", "sum")).reset_index()
-    return found.rename(columns={"other_machine": "other machine", "faster": "times as fast"})
 
 
 def by_card(platforms: Iterable[Platform]) -> pd.DataFrame:

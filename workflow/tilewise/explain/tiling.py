@@ -58,7 +58,7 @@ class Tiling:
                 "A thread computes one." if count == 1 else f"A thread keeps {shape}: {count} sums in registers."
             )
         if self.parted:
-            said.append("The drawing shows one square; in fact they are smaller ones, one in each part of the warp's.")
+            said.append("They are drawn as one square, but are smaller ones, spread over the warp's rectangle.")
         return " ".join(said)
 
 

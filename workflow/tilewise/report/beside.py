@@ -18,12 +18,12 @@ from markupsafe import Markup
 
 from tilewise import RECORDED
 from tilewise.evidence import Evidence, load_evidence
-from tilewise.explain import sizes
+from tilewise.explain import sizes, timings
 from tilewise.explain.number_format import plus_minus, rounded
-from tilewise.explain.timings import range_percent
 from tilewise.files import read_json
 from tilewise.report import tables
 from tilewise.report.drawings import pieces
+from tilewise.report.sections import keep_together
 from tilewise.study.columns import COLUMNS, SHAPE
 from tilewise.study.status import Status
 
@@ -90,22 +90,33 @@ def load_record(recorded: Path = RECORDED) -> Evidence | None:
     return load_evidence(folders, recorded=recorded / "none", of_record=True) if folders else None
 
 
+def largest_square(task: str, sides: Sides) -> dict[str, int]:
+    """The sizes, by column, of the largest square product of a task in this run or, if it timed none, in the record."""
+    for _, evidence in reversed([*sides.runs()]):
+        timed = timings.largest_square(evidence.select_tasks(task).gpu)
+        timed = timed[timed["platform"].isin([each.name for each in evidence.platforms])]
+        if len(timed):
+            return dict.fromkeys(SHAPE, int(timed["n"].max()))
+    return {}
+
+
 def rows(task: str, sides: Sides, where: Mapping[str, Any], key: str = "", errors: bool = False) -> pd.DataFrame:
     """The numbers of a task on all sides: a row per case and side, with the columns `label`, CASE, `side` and SHOWN.
 
     `where` has the values, or lists of them, that columns must have. The row of a case is that of its best choice;
     with a `key`, such as ntb, each choice is a case. With `errors`, they are noted in place of rates. A kernel that a
-    run only emulated has the status of its verification.
+    run only emulated, at sizes of the emulator's, has the status of its verification.
     """
     keys = [key] if key and key != "block" else []
+    of_any_size = {name: value for name, value in where.items() if name not in SHAPE}
     found: list[pd.DataFrame] = []
     verified: list[pd.DataFrame] = []
     for side, evidence in sides.runs():
-        for prefix, collected in (
-            (_timed(task, evidence, bool(key)), found),
-            (_emulated(task, evidence, keys), verified),
+        for table, wanted, collected in (
+            (_timed(task, evidence, bool(key)), where, found),
+            (_emulated(task, evidence, keys), of_any_size, verified),
         ):
-            table = _matching(prefix, where)
+            table = _matching(table, wanted)
             table = table[table["platform"].isin([each.name for each in evidence.platforms])]
             noted = table["relative_error"].map(lambda error: f"error {error:.1e}") if errors else None
             collected.append(table.assign(side=side + " " + table["platform"], note=noted))
@@ -114,7 +125,7 @@ def rows(task: str, sides: Sides, where: Mapping[str, Any], key: str = "", error
     found.append(source[source["kernel"].isin(kernels)])
     columns = [*CASE, *keys, "side", *SHOWN]
     table, emulated = (_joined(each, columns) for each in (found, verified))
-    if table["time_ms"].notna().any():  # the emulator's sizes are its own
+    if table["time_ms"].notna().any():
         cases = table.drop_duplicates([*CASE, *keys, *(["choice"] if key else [])])
         alike = [*CASE[:2], *keys]
         emulated = emulated.drop(columns=[*SHAPE, "choice"]).drop_duplicates([*alike, "side"])
@@ -138,7 +149,7 @@ def largest_products(sides: Sides) -> pd.DataFrame:
     found: list[dict[str, Any]] = []
     for side, evidence in sides.runs():
         probes = sizes.probes(evidence)
-        for each in evidence.platforms:
+        for each in filter(lambda platform: platform.has_gpu, evidence.platforms):
             own = _largest_of(probes[probes["platform"] == each.name])
             found += [{"side": f"{side} {each.name}"} | row for row in own]
     for _, evidence in list(sides.runs())[:1]:
@@ -204,7 +215,7 @@ def _timed(task: str, evidence: Evidence, every: bool) -> pd.DataFrame:
     own = evidence.select_tasks(task)
     rows = pd.concat([own.gpu, own.cpu], ignore_index=True)
     found = (tables.sweep if every else tables.winners)(rows, evidence) if len(rows) else rows
-    return found.assign(range_percent=range_percent(found))
+    return found.assign(range_percent=timings.range_percent(found))
 
 
 def _emulated(task: str, evidence: Evidence, keys: list[str]) -> pd.DataFrame:
@@ -259,10 +270,10 @@ def html(table: pd.DataFrame, sides: Sides, first: str, caption: str, name: str,
     lines = []
     for _, own in table.groupby(by, sort=False):
         cells = own.drop_duplicates("side").set_index("side")
-        line: list[tuple[str, object]] = [("words", str(own.iloc[0][each])) for each in by]
+        line: list[tuple[str, object]] = [("words", keep_together(str(own.iloc[0][each]))) for each in by]
         line += [("side", Markup(_cell(cells.loc[side] if side in cells.index else None))) for side in shown]
         lines.append(("", "", line + [("blank", "")] * bool(blank)))
-    headings = [("words", {"dtype": "type", "label": first}.get(each, each)) for each in by]
+    headings = [("words", {"dtype": "type", "label": keep_together(first or "case")}.get(each, each)) for each in by]
     headings += [("side", sides.headings[side]) for side in shown] + [("blank", blank)] * bool(blank)
     label = text.unescape(caption.split("</b>")[0].split("<b>")[-1].strip(" ."))
     made = pieces().table("beside", label, Markup(caption), [], headings, lines)

@@ -9,30 +9,10 @@ import pandas as pd
 
 from tilewise.evidence import Evidence
 from tilewise.explain import timings, traffic
-from tilewise.explain.bottleneck import ON_TENSOR_CORES
 from tilewise.explain.number_format import rounded
 from tilewise.report import tables
-from tilewise.report.tables import choice_text
 from tilewise.study.columns import SHAPE
 from tilewise.study.kernel import LANGUAGES
-from tilewise.study.status import Status
-
-#: A figure of points has so many names at most; more cannot be told apart.
-_MOST_NAMES = 40
-#: A figure of so many kernels at most has a row for each product instead.
-_FEW_KERNELS = 4
-#: A name has a line break after at most so many letters.
-_LETTERS = 48
-#: The four kinds of instructions -> columns of instructions.csv.
-MIX = {
-    "multiply-adds": ["multiply_add_instructions"],
-    "shared memory": ["shared_loads_128", "shared_loads_64", "shared_loads_32", "matrix_loads", "shared_stores"],
-    "global memory": [
-        *("global_loads_128", "global_loads_64", "global_loads_32", "async_copies", "tensor_copies"),
-        *("global_stores", "spills"),
-    ],
-    "addresses, moves, waiting and others": "integer arithmetic moves synchronisation control other".split(),
-}
 
 
 # ---- For all figures -------------------------------------------------------------------------------------------------
@@ -93,16 +73,6 @@ def climb(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     library = kept["platform"].map(rows[rows["anchor"]].groupby("platform")["tflops"].max())
     kept = kept.assign(idea=[textwrap.fill(title, 26) for title in words], library=library)
     return _titled(kept, "", "dash-dotted: cuBLAS", "library")
-
-
-def peak(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """The largest square products of a ladder, with the units that compute them and with floats of short numbers."""
-    rows = timings.largest_square(rows)
-    rows = rows[rows["n"] == rows["n"].max()]
-    rows = rows.assign(short=timings.made_of_short(rows, evidence), peak_tflops=rows["peak_gflops"] / 1000)
-    units = rows["dtype"].isin(ON_TENSOR_CORES).map({True: "tensor cores", False: "vector units"})
-    first = rows["dtype"] + ", " + rows["shape"].astype("str")
-    return _titled(rows, first, "\ndashed: the peak of the " + units, "peak_tflops")
 
 
 def accuracy_and_rate(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
@@ -180,18 +150,6 @@ def beside_limits(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     return pd.concat(found) if found else rows
 
 
-def instructions(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Loops with the kinds of their instructions in percent, by the units that compute, CUDA cores first."""
-    rows = rows[rows["instructions"].notna()]
-    whole = rows["instructions"]
-    shares = {name: (100 * rows[own].sum(axis=1) / whole).astype("float64") for name, own in MIX.items()}
-    units = np.where(rows["multiply_add"].str.contains("MMA"), "on the tensor cores", "on the CUDA cores")
-    # An instance that nothing timed, such as that of a batched kernel, is of no platform.
-    where = "" if rows["platform"].nunique() < 2 else (", " + rows["platform"]).fillna("")
-    rows = rows.assign(units=units, name=rows["kernel"] + ", " + rows["dtype"] + where, **shares)
-    return rows.sort_values(["units", "multiply_add_share"], kind="stable")
-
-
 def cache_lines(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Loops that were both timed and counted; the slowest point of each kernel is named."""
     lines, time = rows["l1_lines_per_multiply_add"], rows["ns_per_multiply_add"]
@@ -201,48 +159,11 @@ def cache_lines(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 
 # ---- Of tasks and of the page ----------------------------------------------------------------------------------------
-def ranked(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """The variants that ran."""
-    rows = rows[rows["rank"].notna()]
-    return rows.assign(title=rows["kernel"] + ", " + rows["dtype"])
-
-
-def accuracy(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Errors as multiples of SGEMM's, a row per measure; `area` is that of a mark, the larger the longer the sum."""
-    kernels = list(dict.fromkeys(rows.loc[rows["relative_error"].notna(), "kernel"]))
-    measures = {"relative_error": "Frobenius norm", "worst_error": "worst element"}
-    rows = rows.assign(operands=pd.Categorical(rows["operands"], list(dict.fromkeys(rows["operands"]))))
-    found = [
-        part[part["kernel"] == kernel].assign(title=f"{kernel}\n{words}", ratio=part[name] / part[f"sgemm_{name}"])
-        for _, part in rows.groupby("platform", sort=False)
-        for name, words in measures.items()
-        for kernel in kernels
-    ]
-    rows = pd.concat(found) if found else rows.iloc[:0].assign(ratio=0.0)
-    about = rows["kernel"] + ", " + rows["operands"].astype("str") + ", p = " + _written(rows["p"], "{:,}".format)
-    return rows.assign(area=areas(rows["p"]), said=about + ": " + _written(rows["ratio"]) + " times SGEMM's")
-
-
 def areas(sizes: pd.Series) -> pd.Series:
     """The area of a mark for each of these sizes in square points, from the smallest to the largest."""
     places = sizes.rank(method="dense") - 1
     most = places.max() if places.notna().any() else 0
     return 22 * (90 / 22) ** (places / most) if most else places + 42
-
-
-def gauge(evidence: Evidence) -> pd.DataFrame:
-    """The largest product of the source and of each machine: n in theory, n allocated, and every n that was timed."""
-    source = evidence.published.set_index("quantity")["value"]
-    most, allocated = source["theoretical_n"], source["allocatable_n"]
-    entries: list[tuple] = [("RTX 2080 Ti, published", most, allocated, [allocated])]
-    probes = evidence.facts["maximum_size"]
-    probes = probes[probes["platform"].isin([gpu.name for gpu in evidence.gpus])]
-    several = probes.groupby("platform")["kernel"].nunique().gt(1).any()
-    for (platform, kernel), own in probes.groupby(["platform", "kernel"], sort=False):
-        label = evidence.labels[platform].replace(", recorded", "\nrecorded")
-        who, last = f"{kernel}\n{label}" if several else label, own.iloc[-1]
-        entries.append((who, last["theoretical_n"], last["allocatable_n"], list(own["timed_n"].dropna())))
-    return pd.DataFrame(entries, columns=["who", "in theory", "allocated", "timed"])
 
 
 def cold_start(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
@@ -260,23 +181,6 @@ def cold_start(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         ]
         made[part] = took.sum(axis=1)
     return rows.drop(columns="kernel").assign(**made)
-
-
-def bandwidth(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Roofs that were measured, those of a `name` together; `title` is the machine if there is no other."""
-    rows = rows[rows["percent_of_computed"].notna() & ~rows["quantity"].str.startswith("ceiling")]
-    name = rows["quantity"].str.replace("_", " ") + ", " + rows["dtype"]
-    rows = rows.assign(title=rows["machine"] if rows["platform"].nunique() == 1 else "")
-    return rows.assign(name=pd.Categorical(name, name.unique())).sort_values("name", kind="stable")
-
-
-def calls(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Calls that were timed."""
-    rows = rows.dropna(subset="times_as_fast")
-    times = _written(rows["times_as_fast"]) + " times as fast as cupy.matmul"
-    return rows.assign(
-        said=rows["dtype"] + ", n = " + _written(rows["n"], "{:,}".format) + ", by " + rows["kernel"] + ": " + times
-    )
 
 
 def squares(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
@@ -298,34 +202,3 @@ def shape_map(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     )
     c = pd.Categorical(words, list(dict.fromkeys(words)))
     return rows.assign(ratio=rows["percent_of_anchor"] / 100, c=c, title=titles)
-
-
-def points(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Described points of a sweep; `label` is their row: kernel and choice, of very many choices only the fastest.
-
-    If there are few kernels with one choice each, the product is; such labels are categories, and `named` has the
-    choice. `area` is that of a mark, the larger the larger the product. A point without a rate has its status in its
-    label.
-    """
-    case = rows.groupby(["platform", "dtype", "kernel", *SHAPE])
-    asked = {"block": "block_x"} | {name: name for name in evidence.parameters}
-    told = {name: set(rows.loc[case[column].transform("nunique") > 1, "kernel"]) for name, column in asked.items()}
-    kernels, words = rows[["kernel", *evidence.choice]].drop_duplicates()["kernel"], []
-    few = len(kernels) <= _FEW_KERNELS and kernels.is_unique
-    for row in rows.to_dict("records"):  # those parameters only that tell rows of the same case apart
-        without = [name for name, kernels in told.items() if row["kernel"] not in kernels]
-        name = f"{row['kernel']} {choice_text(row, evidence.kernels, without=without)}".strip()
-        label, cause = (row["shape"], f": {row['kernel']} {row['status']}") if few else (name, f": {row['status']}")
-        words.append(textwrap.fill(label + cause * (row["status"] != Status.OK), _LETTERS))
-    places = {shape: place for place, shape in enumerate(by_size(rows))}
-    rows, found = rows.assign(label=words, area=areas(rows["shape"].map(places))), []
-    for (_, dtype), part in rows.groupby(["platform", "dtype"], sort=False):
-        best = part.groupby("label", sort=False)["gflops"].max()
-        many = f", the fastest {_MOST_NAMES} of {len(best)}" if len(best) > _MOST_NAMES else ""
-        kept = part[part["label"].isin(best.nlargest(_MOST_NAMES).index)] if many else part
-        found.append(kept.assign(title=f"{dtype}{many}"))
-    rows = described(pd.concat(found), evidence)
-    if few:
-        named, labels = (rows["kernel"] + " " + rows["choice"]).str.strip(), by_size(rows.assign(shape=rows["label"]))
-        rows = rows.assign(named=named, label=pd.Categorical(rows["label"], labels))
-    return rows

@@ -11,15 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, NullLocator
 
 from kernelscope.files import atomic_path
 from tilewise.evidence import Evidence
-from tilewise.explain import by_size, grades, timings, traffic, tuned
-from tilewise.explain import climb as climbing
+from tilewise.explain import by_size, grades, timings, traffic
 from tilewise.explain.number_format import rounded
 from tilewise.report import figure_rows, notes, plots, sweep_figures, tables
 from tilewise.report.plots import bars, colours, facets, heat, legend, limit, log_scale, look, marks
@@ -99,22 +95,6 @@ def climb(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     return figure
 
 
-@shows(tables.ladder, "No rate against the peak: no GPU was timed.", figure_rows.peak)
-def peak(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """Every kernel at the largest square product, and the peak of its units; floats of short numbers are hatched."""
-    figure, parts = facets(rows, ["platform", "dtype"], evidence, "title", width=7.2, height=1.35, line=0.21)
-    for axis, part in parts:
-        part = part.sort_values(["anchor", "gflops"], kind="stable")
-        shares = ["" if pd.isna(share) else f", {share:.0%}" for share in part["tflops"] / part["peak_tflops"]]
-        bars(
-            axis, part, "tflops", "TFLOP/s", part["kernel"], "short", "said", color=colours(part, evidence), height=0.7
-        )
-        limit(axis, part["peak_tflops"].iloc[0])
-        plots.write_beside(axis, part["tflops"].map(rounded) + shares, f"TFLOP/s{', of the peak' * any(shares)}")
-        axis.xaxis.set_major_formatter("{x:,.0f}")
-    return figure
-
-
 @shows(tables.ladder, "No accuracy against rate: no GPU was timed.", figure_rows.accuracy_and_rate)
 def accuracy_and_rate(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     """The error of each kernel's verification, in the Frobenius norm of operands of both signs, over its rate."""
@@ -157,7 +137,8 @@ def roofline(rows: pd.DataFrame, evidence: Evidence) -> Figure:
         if peak:
             plots.write_at(axis, f"vector peak\n{rounded(peak)} TFLOP/s", (1.02, peak), axis.get_yaxis_transform())
         axis.set(xlabel="FLOP per byte moved, counted by the emulator", ylabel="TFLOP/s, measured")
-        axis.set(xscale="log", yscale="log")
+        log_scale(axis, part["intensity"])
+        log_scale(axis, part["tflops"], "y")
         axis.set_ylim(top=2 * max(top, part["tflops"].max()))
     plots.write_along(figure, [line for axis, _ in parts for line in axis.lines])
     plots.label_points(figure, parts, "intensity", "tflops")
@@ -181,19 +162,6 @@ def rungs(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     return figure
 
 
-@shows(climbing.loops, "No machine code was read.", figure_rows.instructions)
-def instructions(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """What the innermost loop of each kernel is made of."""
-    figure, parts = facets(rows, ["units"], evidence, "units", width=8.8, height=0.702, line=0.21)
-    mix = dict(zip(figure_rows.MIX, [*plots.COLOURS[:3], "#949494"], strict=True))
-    for axis, part in parts:
-        plots.stack(axis, part, mix, "% of the instructions", part["name"])
-        plots.write_beside(axis, part["multiply-adds"].map("{:.0f} %".format), "multiply-adds")
-        axis.set(xlim=(0, 100), xticks=[0, 20, 40, 60, 80])
-    legend(figure, 4, mix)
-    return figure
-
-
 @shows(traffic.cache_lines, "No CPU loop was both timed and counted.", figure_rows.cache_lines)
 def cache_lines(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     """The time of a multiply-add on the CPU over the cache lines that it fetches."""
@@ -204,56 +172,12 @@ def cache_lines(rows: pd.DataFrame, evidence: Evidence) -> Figure:
         log_scale(axis, part[x], "x", [1])
         log_scale(axis, part[y], "y", [1, 2, 5])
         axis.set(xlabel="lines into the first cache per multiply-add", ylabel="ns per multiply-add")
-        axis.xaxis.set_major_formatter("{x:g}")
-        axis.yaxis.set_major_formatter("{x:g}")
         axis.label_outer()
     plots.label_points(figure, parts, x, y)
     return figure
 
 
 # ---- Of tasks, each named after its method ---------------------------------------------------------------------------
-@shows(tuned.variants, "No variant was timed: there is no GPU and no recorded run of the tuner.", figure_rows.ranked)
-def tune(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """The rates of all variants by rank, in % of the best, the largest product in colour.
-
-    A point says how many variants of a shape are as good as the best, and a cross marks variants that spill registers.
-    """
-    by = ["platform", "title"]
-    figure, parts = facets(rows, by, evidence, "title", width=8.8, height=2.1, columns=4, sharey=True)
-    for number, (axis, part) in enumerate(parts):
-        for shape in (shapes := figure_rows.by_size(part)):
-            line, large = part[part["shape"] == shape].sort_values("rank"), shape == shapes[-1]
-            colour = look(part["kernel"].iloc[0], evidence)["color"] if large else "0.7"
-            axis.plot(line["rank"], line["percent_of_best"], color=colour, linewidth=2 if large else 0.9)
-            spilled = line[(line["spill_bytes"] > 0) & large]  # hundreds of words would say little
-            axis.scatter(spilled["rank"], spilled["percent_of_best"], color=colour, marker="x", s=12)
-            good = line[line["percent_of_best"] >= 100 * tuned.AS_GOOD]
-            last = axis.scatter(*good[["rank", "percent_of_best"]].iloc[-1], color=colour, s=22, zorder=3, **plots.EDGE)
-            set_tooltips(last, [f"{shape}: {len(good)} of {len(line)} variants are as good as the best"])
-        axis.axhline(100 * tuned.AS_GOOD, color=plots.GREY, linewidth=0.8, linestyle="--")
-        axis.set(xscale="log", ylim=(0, 103), ylabel="% of the best" * (number % 4 == 0))
-        axis.set_xlabel("rank of the variant" * (number >= len(parts) - 4))  # below which there is no other
-        axis.xaxis.set(major_formatter="{x:g}", minor_locator=NullLocator())
-    cross, line = (Line2D([], [], color="0.7", **style) for style in ({"marker": "x", "ls": "none"}, {"lw": 0.9}))
-    plots.legend_of(figure, {"spills registers": cross, "other products": line}, 2)
-    return figure
-
-
-@shows(tables.accuracy, "No product was compared with SGEMM's.", figure_rows.accuracy)
-def accuracy(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """Errors as multiples of SGEMM's: what lies right of 1 fails; a kernel that refuses operands has no mark."""
-    by, size = ["platform", "title"], {"width": 8.2, "height": 1.0, "line": 0.2}
-    figure, parts = facets(rows, by, evidence, "title", "operands", columns=3, sharex=True, sharey=True, **size)
-    for axis, part in parts:
-        log_scale(axis, part["ratio"], steps=[1])
-        marks(axis, part, "ratio", "operands", evidence)
-        limit(axis, 1, linewidth=1)
-        axis.set_xlabel("error / SGEMM's")
-        axis.label_outer()
-    plots.legend_of_areas(figure, rows, "p", "p, products in a sum")
-    return figure
-
-
 @shows(tables.energy, "No energy was measured: there is no GPU and no recorded run of this task.",
        lambda rows, _: rows.dropna(subset="gflop_per_joule"))  # fmt: skip
 def energy(rows: pd.DataFrame, evidence: Evidence) -> Figure:
@@ -267,19 +191,6 @@ def energy(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     return figure
 
 
-@shows(figure_rows.gauge, "")
-def maximum_size(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """The largest n in theory, allocated and timed, of the source and of each machine."""
-    figure, [(axis, _)] = facets(rows, [], evidence, line=0.6)
-    unit, both = "n of three n × n float matrices", zip(rows["allocated"], rows["in theory"])
-    plots.stack(axis, rows, {"in theory": "0.8", "allocated": plots.COLOURS[0]}, unit, rows["who"], nested=True)
-    plots.ticks(axis, rows, "timed", "timed", [f"timed, {who}: {{}} {unit}" for who in rows["who"]])
-    plots.write_beside(axis, [f"{n:,.0f} of {most:,.0f}, {n / most:.1%}" for n, most in both], "n, allocated of theory")
-    axis.xaxis.set(major_locator=MaxNLocator(5), major_formatter="{x:,.0f}")
-    legend(figure, 3, ["in theory", "allocated"])
-    return figure
-
-
 @shows(tables.cold_start, "No call was timed: there is no GPU and no recorded run of this task.",
        figure_rows.cold_start)  # fmt: skip
 def cold_start(rows: pd.DataFrame, evidence: Evidence) -> Figure:
@@ -289,52 +200,6 @@ def cold_start(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     for axis, part in parts:
         plots.stack(axis, part, colour, "ms of the whole call", part["name"])
     legend(figure, 4, colour)
-    return figure
-
-
-@shows(tables.bandwidth, "No roof was measured: there is no GPU and no recorded run of this task.",
-       figure_rows.bandwidth)  # fmt: skip
-def bandwidth(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """The measured roofs in % of what clocks and units make, the machines side by side."""
-    figure, [(axis, _)] = facets(rows, [], evidence, "title", height=1.2, line=0.35)
-    unit = "% of the peak that clocks and units make"
-    sns.barplot(rows, y="name", x="percent_of_computed", hue="machine", ax=axis, legend="full")
-    for drawn, (_, own) in zip(axis.containers, rows.groupby("machine", sort=False), strict=True):
-        for bar, name, share in zip(drawn, own["name"], own["percent_of_computed"], strict=True):
-            set_tooltips(bar, [f"{name}: {rounded(share, '%')} {unit}"])
-        inside = own["measured"].map("{:,.0f} ".format) + own["unit"]
-        axis.bar_label(drawn, [*inside], label_type="center", color="white", fontsize="small")
-    limit(axis, 100, linewidth=1, zorder=2)
-    axis.set(xlabel=unit, ylabel="", xlim=(0, 110))
-    axis.grid(axis="y", visible=False)
-    legend(figure, 1 if rows["platform"].nunique() > 1 else 0)
-    return figure
-
-
-@shows(by_size.batches, "No batch was timed: there is no GPU, or the recorded run has no such task.")
-def batches(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """The rates of batches, the largest batch first."""
-    figure, parts = facets(rows, ["platform", "dtype"], evidence, "dtype", width=9.4, height=1, line=0.24)
-    for axis, part in parts:
-        part = part.sort_values("gflops").sort_values("batch", ascending=False, kind="stable")
-        names = part["batch_shape"] + ", " + part["kernel"] + " " + part["choice"]
-        shares = ["" if pd.isna(share) else f", {rounded(share, '%')} %" for share in part["percent_of_anchor"]]
-        bars(axis, part, "tflops", "TFLOP/s", names, color=colours(part, evidence))
-        plots.write_beside(axis, part["tflops"].map(rounded) + shares, "TFLOP/s, %")
-    return figure
-
-
-@shows(tables.calls, "No call was timed: there is no GPU, or the recorded run has no such task.", figure_rows.calls)
-def calls(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """Calls of tilewise.matmul compared with cupy.matmul's."""
-    by = ["platform", "dtype"]
-    figure, parts = facets(rows, by, evidence, "dtype", height=0.9, line=0.22, columns=2, sharex=True)
-    for axis, part in parts:
-        unit, names = "times as fast as cupy.matmul", part["n"].map("{:,}".format)
-        bars(axis, part, "times_as_fast", unit, names, said="said", color=colours(part, evidence))
-        limit(axis, 1, linewidth=1)
-        plots.write_beside(axis, part["times_as_fast"].map(rounded) + ", " + part["kernel"])
-        axis.set_ylabel("n")
     return figure
 
 

@@ -5,17 +5,14 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tilewise.explain import climb, provenance, timings
+from tilewise.explain import climb, provenance
 from tilewise.explain.number_format import rounded
 from tilewise.report import beside
 from tilewise.report.beside import CASE, SHOWN, Sides
 from tilewise.report.plots import COLOURS, MARKERS, legend
 from tilewise.report.svg import empty_figure, set_tooltips, style
-from tilewise.study.columns import SHAPE
 from tilewise.study.status import RIGHT, Status
 
-#: The size of source a's largest product, at which runs are compared if they have it.
-SOURCE_N = 8192
 #: Heading -> task and the values of columns of the best kernels that are compared.
 _BEST: dict[str, tuple[str, dict[str, Any]]] = {
     "naive, best block": ("task1a", {"kernel": "naive", "dtype": "float"}),
@@ -24,33 +21,22 @@ _BEST: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def compared_n(sides: Sides) -> int:
-    """The n of the square products that are compared: source a's, or the largest of a run that does not have it."""
-    if sides.own is not None:
-        names = [each.name for each in sides.own.platforms]
-        rows = timings.timed_rows(timings.cubes(sides.own.select_tasks("task1a").gpu))
-        rows = rows[rows["platform"].isin(names)]
-        if len(rows) and SOURCE_N not in set(rows["n"]):
-            return int(rows["n"].max())
-    return SOURCE_N
-
-
 def five_numbers(sides: Sides) -> pd.DataFrame:
-    """Five numbers of each run, in the columns of `beside.rows`."""
-    n = compared_n(sides)
+    """Five numbers of each run, the times those of the largest square product, in the columns of `beside.rows`."""
+    square = beside.largest_square("task1a", sides)
     found = []
     for label, (task, where) in _BEST.items():
-        found.append(beside.rows(task, sides, where | dict.fromkeys(SHAPE, n)).assign(label=label))
-    found.append(_top_of_ladder(sides, n).assign(label="the ladder's fastest kernel"))
+        found.append(beside.rows(task, sides, where | square).assign(label=label))
+    found.append(_top_of_ladder(sides, square).assign(label="the ladder's fastest kernel"))
     largest = beside.largest_products(sides)
     found.append(largest[largest["label"] == "largest n allocated"].assign(label="largest n, three float matrices"))
     table = pd.concat([each.reindex(columns=["label", *CASE, "side", *SHOWN]) for each in found if len(each)])
     return table.assign(kernel="", dtype="").reset_index(drop=True)
 
 
-def _top_of_ladder(sides: Sides, n: int) -> pd.DataFrame:
-    """The fastest kernel of the float ladder at n on each side; its name stands for its choice."""
-    rows = beside.rows(climb.CLIMB, sides, {"dtype": "float"} | dict.fromkeys(SHAPE, n))
+def _top_of_ladder(sides: Sides, square: dict[str, int]) -> pd.DataFrame:
+    """The fastest kernel of the float ladder at a size on each side; its name stands for its choice."""
+    rows = beside.rows(climb.CLIMB, sides, {"dtype": "float"} | square)
     libraries = {name for _, evidence in sides.runs() for name in evidence.libraries}
     rows = rows[~rows["kernel"].isin(libraries) & rows["time_ms"].notna()]
     return rows.sort_values("time_ms", kind="stable").drop_duplicates("side").assign(choice=lambda own: own["kernel"])
@@ -112,7 +98,8 @@ def what_ran(sides: Sides) -> list[dict[str, Any]]:
     failures = provenance.failures(sides.own)
     found = []
     for each in sides.own.platforms:
-        rows, lacking = each.measurements, failures[failures["platform"] == each.name]
+        rows = provenance.without_wanted_refusals(each.measurements, sides.own)
+        lacking = failures[failures["platform"] == each.name]
         wrong = lacking[~lacking["status"].isin(RIGHT)]
         words = [
             " ".join(filter(None, (row["task"], row["kernel"], row["dtype"], row["choice"], row["shape"])))

@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
-from matplotlib.transforms import ScaledTranslation
 
 from tilewise.evidence import Evidence
 from tilewise.explain.number_format import rounded
@@ -62,17 +61,6 @@ def order(column: pd.Series) -> list[Any]:
 
 
 # ---- Panels ----------------------------------------------------------------------------------------------------------
-def panels(count: int, width: float, height: float, columns: int, **options: Any) -> tuple[Figure, Any]:
-    """A figure with so many panels of this height in inches, and their axes."""
-    columns = min(count, columns)
-    lines = -(-count // columns)
-    figure = Figure(figsize=(width, height * lines), layout="constrained")
-    axes = figure.subplots(lines, columns, squeeze=False, **options).ravel()
-    for spare in axes[count:]:
-        spare.remove()
-    return figure, axes[:count]
-
-
 def facets(
     rows: pd.DataFrame, by: Sequence[str], evidence: Evidence, title: str = "", lines: str = "", *,
     width: float = 7.6, height: float = 1.3, line: float = 0.0, columns: int = 1, **options: Any,
@@ -87,13 +75,18 @@ def facets(
     if columns == 1:
         options["height_ratios"] = [0.25 + line * count for count in counts]
     most = sum(counts) / len(counts) if columns == 1 else max(counts)
-    figure, axes = panels(len(parts), width, height + line * most, columns, **options)
+    across = min(len(parts), columns)
+    down = -(-len(parts) // across)
+    figure = Figure(figsize=(width, (height + line * most) * down), layout="constrained")
+    axes = figure.subplots(down, across, squeeze=False, **options).ravel()
+    for spare in axes[len(parts) :]:
+        spare.remove()
     first = [part.iloc[0] for part in parts]
     platforms = [row["platform"] for row in first] if "platform" in by else []
-    titles(figure, axes, [row[title] if title else "" for row in first], platforms, evidence)
+    titles(figure, axes[: len(parts)], [row[title] if title else "" for row in first], platforms, evidence)
     for axis in axes if columns > 2 else ():
         axis.title.set_fontsize("small")
-    return figure, list(zip(axes, parts, strict=True))
+    return figure, list(zip(axes, parts))
 
 
 def titles(figure: Any, axes: Any, words: Sequence[str], platforms: Sequence[str], evidence: Evidence) -> None:
@@ -120,9 +113,13 @@ def limit(axis: Any, at: float, **style: Any) -> None:
 
 
 def log_scale(axis: Any, values: pd.Series, name: str = "x", steps: Sequence[float] = ()) -> None:
-    """Make an axis of these values logarithmic, if one is positive; `steps` are the multiples of ten with a number."""
+    """Make an axis of these values logarithmic, if one is positive; `steps` are the multiples of ten with a number.
+
+    Numbers have no exponents above their line, whose letters would be too small on a phone.
+    """
     if (values > 0).any():
         axis.set(**{f"{name}scale": "log"})
+        getattr(axis, f"{name}axis").set(major_formatter="{x:g}")
         if steps:
             getattr(axis, f"{name}axis").set(major_locator=LogLocator(subs=steps), minor_formatter=NullFormatter())
 
@@ -153,21 +150,19 @@ def bars(
     axis.set_xlabel(unit)
 
 
-def stack(
-    axis: Any, rows: pd.DataFrame, parts: Mapping[str, str], unit: str, names: Sequence[str], nested: bool = False
-) -> None:
-    """Bars of several columns (column -> colour), which stand behind each other, or, if `nested`, within each other.
+def stack(axis: Any, rows: pd.DataFrame, parts: Mapping[str, str], unit: str, names: Sequence[str]) -> None:
+    """Bars of several columns (column -> colour), which stand behind each other.
 
-    A column "NAME: said" has the tooltips of the column NAME, if there is one.
+    A column "NAME: said" has the tooltips of the column NAME.
     """
-    left, height = np.zeros(len(rows)), 0.72
+    left = np.zeros(len(rows))
     for label, colour in parts.items():
         if rows[label].any():
-            said = rows.get(f"{label}: said", [f"{rounded(each)} {unit}" for each in rows[label].astype("float64")])
-            told = rows.assign(said=[f"{label}, {name}: {words}" for name, words in zip(names, said)])
-            look: dict[str, Any] = {"left": left, "height": height, "label": label, "color": colour}
+            said = zip(names, rows[f"{label}: said"])
+            told = rows.assign(said=[f"{label}, {name}: {words}" for name, words in said])
+            look: dict[str, Any] = {"left": left, "height": 0.72, "label": label, "color": colour}
             bars(axis, told, label, unit, names, said="said", **look)
-            left, height = (left, 0.6 * height) if nested else (left + rows[label], height)
+            left = left + rows[label]
 
 
 def ticks(axis: Any, rows: pd.DataFrame, x: str, label: str, words: Sequence[str]) -> None:
@@ -195,7 +190,7 @@ def marks(axis: Any, rows: pd.DataFrame, x: str, y: str, evidence: Evidence, are
         rows[y] = [names.index(name) for name in rows[y]]
     rows = rows.sort_values("area", ascending=False, kind="stable")
     for (area, kernel), own in rows.groupby(["area", "kernel"], sort=False, observed=True):
-        style = look(kernel, evidence) | {"label": own["named"].iloc[0] if "named" in own else kernel}
+        style = look(kernel, evidence) | {"label": kernel}
         area *= _STAR if style["marker"] == "*" else 1
         set_tooltips(axis.scatter(own[x], own[y], s=area, zorder=3, **style, **EDGE), own["said"])
 
@@ -293,21 +288,6 @@ def legend_of(figure: Any, entries: Mapping[str, Any], columns: int, **options: 
         if count == 1 or legend.get_window_extent().width < 0.92 * figure.bbox.width:
             return
         legend.remove()
-
-
-def own_legend(axis: Any, columns: int = 1, title: str = "") -> None:
-    """Put the legend below its panel, where it does not hide anything; each entry once."""
-    handles, labels = axis.get_legend_handles_labels()
-    entries = dict(zip(labels, handles, strict=True))
-    if entries:
-        # Inches: under the words of the axis, of which some are upright.
-        heights = (
-            0.075 * len(label.get_text()) if label.get_rotation() else 0.15 * label.get_text().count("\n")
-            for label in axis.get_xticklabels()
-        )
-        below = ScaledTranslation(0, -0.42 - max(heights, default=0), axis.figure.dpi_scale_trans)
-        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": axis.transAxes + below}
-        axis.legend(entries.values(), entries.keys(), title=title or None, ncols=columns, **place)
 
 
 def legend_of_areas(figure: Any, rows: pd.DataFrame, size: str, title: str) -> None:

@@ -43,18 +43,12 @@ _TITLE, _FIRST_WORDS = r"<h1[^>]*>(.*?)<a ", r"<p>(.*?)</p>"
 class Page:
     """The functions of sections, and the page made of them.
 
-    `both` is the evidence that also has recorded platforms to compare with, `drawn` the folder of the tasks' figures,
-    if they are drawn already, and `sides` are the runs that stand side by side.
+    `drawn` is the folder of the tasks' figures, if they are drawn already, and `sides` are the runs that stand side by
+    side.
     """
 
-    def __init__(
-        self,
-        evidence: Evidence,
-        both: Evidence | None = None,
-        drawn: Path | str | None = None,
-        sides: beside.Sides | None = None,
-    ) -> None:
-        self.evidence, self.both, self.drawn = evidence, both or evidence, drawn
+    def __init__(self, evidence: Evidence, drawn: Path | str | None = None, sides: beside.Sides | None = None) -> None:
+        self.evidence, self.drawn = evidence, drawn
         self.sides = sides or beside.Sides(None, evidence)
         self.tasks: dict[str, Any] = evidence.config["tasks"]
         self.drawings: dict[str, str] = {}
@@ -85,10 +79,6 @@ class Page:
         evidence = self.evidence
         return {evidence.names[each.name]: Markup(json.dumps(each.config, indent=1)) for each in evidence.everyone}
 
-    def several(self) -> bool:
-        """Whether there are GPUs to compare."""
-        return len(self.both.gpus) > 1
-
     def figure(self, name: str, title: str, caption: str = "", folded: bool = False) -> Markup:
         """The figure of a task, of `figures.OVERVIEW` or of FIGURES, with its caption in Markdown, or `folded`."""
         if name not in self.tasks and name not in figures.OVERVIEW and name not in FIGURES:
@@ -100,10 +90,9 @@ class Page:
     def table(self, name: str, title: str, caption: str = "", layout: str = "", folded: bool = False) -> Markup:
         """The table of a task or of TABLES, with its caption in Markdown; a `folded` one is only its fold."""
         if name in TABLES:
-            evidence = self.both if name == "platforms" else self.evidence
             layout, anchor = LAYOUTS.get(name, name), ""
         elif name in self.tasks:
-            evidence, layout, anchor = self.evidence, layout or self.evidence.method(name), name
+            layout, anchor = layout or self.evidence.method(name), name
         else:
             return Markup("")
 
@@ -112,7 +101,7 @@ class Page:
             hidden = ["points"] if name == "failures" and not (found["points"] > 1).any() else []
             number = next(self._numbers["Table"])
             words = self._caption(title, caption)
-            return markup.table_html(found, layout or None, words, evidence, hidden, anchor, number, folded)
+            return markup.table_html(found, layout or None, words, self.evidence, hidden, anchor, number, folded)
 
         return self._piece(f"Table: {title}", made)
 
@@ -125,14 +114,24 @@ class Page:
         key: str = "",
         blank: str = "",
         errors: bool = False,
+        largest: bool = False,
         **where: Any,
     ) -> Markup:
         """The numbers of a task: the source's, the recorded ones and those of this run, of rows with the given values.
 
         A row is a product with its best choice, or with a `key` each choice of it, which then names the table. With
-        `errors`, they stand in place of rates.
+        `errors`, they stand in place of rates. The `largest` is the largest square product of this run, its kernels in
+        the registry's order.
         """
-        return self._beside(title, caption, lambda: beside.rows(name, self.sides, where, key, errors), first, blank)
+
+        def found() -> pd.DataFrame:
+            if not largest:
+                return beside.rows(name, self.sides, where, key, errors)
+            rows = beside.rows(name, self.sides, where | beside.largest_square(name, self.sides))
+            place = {kernel: number for number, kernel in enumerate(self.evidence.kernels)}
+            return rows.sort_values("kernel", key=lambda names: names.map(place), kind="stable")
+
+        return self._beside(title, caption, found, first, blank)
 
     def facts(
         self, name: str, title: str, caption: str = "", label: str = "", value: str = "", note: str = "", **where: Any
@@ -142,7 +141,9 @@ class Page:
 
     def five_numbers(self, title: str, caption: str = "") -> Markup:
         """The headline numbers of this run beside those of the source and the record."""
-        return self._beside(title, caption, lambda: headlines.five_numbers(self.sides), "float", "")
+        n = beside.largest_square("task1a", self.sides).get("n", "")
+        first = f"float, n = {n}" if n else "float"
+        return self._beside(title, caption, lambda: headlines.five_numbers(self.sides), first, "")
 
     def what_ran(self) -> list[dict[str, Any]]:
         """What this run measured, and what was not right, for each of its machines."""
@@ -306,10 +307,11 @@ class Page:
         for heading, words in itertools.pairwise(tokens):
             if heading.type == "heading_open" and words.children:
                 title = "".join(each.content for each in words.children)
-                heading.attrSet("id", anchor_of(title))
-                link = f'<a class="anchor-link" href="#{escape(anchor_of(title))}">¶</a>'
+                anchor = anchor_of(title)
+                heading.attrSet("id", anchor)
+                link = f'<a class="anchor-link" href="#{anchor}" aria-label="Link to {escape(title)}">¶</a>'
                 words.children.append(Token("html_inline", "", 0, content=link))
-                self.headings += [title] if heading.tag == "h2" else []
+                self.headings += [(anchor, title)] if heading.tag == "h2" else []
         found = self._markdown.renderer.render(tokens, self._markdown.options, {})
         return re.sub(r'<div data-piece="(\d+)"></div>', lambda piece: self._pieces[int(piece[1])], found)
 
@@ -348,16 +350,14 @@ class Page:
 
     def _begin(self) -> None:
         """Forget the headings, the numbers and the notes of another page."""
-        self.headings: list[str] = []
+        self.headings: list[tuple[str, str]] = []
         self._numbers = {"Table": itertools.count(1), "Figure": itertools.count(1)}
 
 
 def load(folders: Iterable[Path | str] | None = None, recorded: Path | str = RECORDED, **options: Any) -> Page:
-    """The page of the platforms in `folders` (default: all in results/), with the recorded ones to compare with."""
+    """The page of the platforms in `folders` (default: all in results/), with the recorded ones beside them."""
     evidence = load_evidence(folders, recorded=recorded)
-    alone = len(evidence.gpus) == 1 and not evidence.gpus[0].recorded
-    both = load_evidence(folders, recorded=recorded, beside=True) if alone else evidence
-    return Page(evidence, both, sides=beside.Sides(beside.load_record(Path(recorded)), evidence), **options)
+    return Page(evidence, sides=beside.Sides(beside.load_record(Path(recorded)), evidence), **options)
 
 
 def assignment(sides: beside.Sides, answers: bool = True, article: Path = articles.ASSIGNMENT) -> str:
@@ -504,8 +504,8 @@ def _plain(text: str) -> str:
 
 
 def anchor_of(title: str) -> str:
-    """The anchor of a heading."""
-    return title.replace(" ", "-")
+    """The anchor of a heading: its letters and digits."""
+    return re.sub(r"\W+", "-", title).strip("-")
 
 
 def _unnamed(names: Iterable[str]) -> list[str]:

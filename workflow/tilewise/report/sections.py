@@ -31,7 +31,7 @@ PAGES = {"report": "This run", "story": "The story", "assignment": "The assignme
 NAMES = (
     "beside box claims configs facts figure filling five_numbers further_figures further_tables further_tasks".split()
 )
-NAMES += "has largest_products several speedups table tiles verdicts_on what_ran".split()
+NAMES += "has largest_products speedups table tiles verdicts_on what_ran".split()
 #: What stays on one line: a number with its unit, and the sides of a shape.
 _STAYS = re.compile(r" (?=%)| (?=TFLOP/s)|(?<=\d) (?=(?:[GT]B/s|MHz|ms|J|W)\b)|(?<=\d) × (?=\d)|(?<=\bn) = (?=\d)")
 

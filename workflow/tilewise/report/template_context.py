@@ -53,15 +53,12 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
     "instructions": lambda page: climb.loops(page.evidence),
     "naive_blocks": lambda page: timings.largest_square(climb.climb(page.evidence, "task1a")),
     "tile_counts": lambda page: timings.largest_square(climb.climb(page.evidence, "task3")),
-    "compared": lambda page: provenance.platforms(page.both),
-    "pairs": lambda page: provenance.pairs(page.frame("compared"), page.both),
-    "platforms": lambda page: page.frame("compared").query("changed"),
     "rungs": lambda page: page.rungs(),
     "rungs_double": lambda page: page.rungs("ladder_double"),
 }
 #: The figures of the whole study, functions of figures.py; each is a file of each platform. Nothing here draws, because
 #: a run needs their names at its start.
-STUDY_FIGURES = ("climb", "peak", "accuracy_and_rate", "roofline", "rungs", "instructions", "cache_lines")
+STUDY_FIGURES = ("climb", "accuracy_and_rate", "roofline", "rungs", "cache_lines")
 #: The figures beside those of tasks and of the whole study: for each the arguments of `figures.draw`.
 FIGURES: dict[str, Callable[[Any], tuple]] = {
     "climb_of_ladder": lambda page: ("climb", page.evidence.select_tasks(climb.CLIMB)),
@@ -69,8 +66,7 @@ FIGURES: dict[str, Callable[[Any], tuple]] = {
     "rate_over_size": lambda page: ("rate_over_size", page.evidence),
     "shape_map": lambda page: ("shape_map", page.evidence),
     "spread_of_exponents": lambda page: ("spread_of_exponents", page.evidence),
-    "tuning": lambda page: ("tune", page.evidence),
 }
 #: Names of layouts that are not those of their tables.
-LAYOUTS: dict[str, str] = dict.fromkeys(("checks", "faults", "gate", "pairs", "provenance"), "")
+LAYOUTS: dict[str, str] = dict.fromkeys(("checks", "faults", "gate", "provenance"), "")
 LAYOUTS |= {"rungs_double": "rungs"}
