@@ -115,8 +115,9 @@ def on_gpu(file, name, block, folder):
     from tilewise.nvidia.nvrtc import cubin_of
 
     code, entry = cubin_of(file, file.name, name, "sm_90a")
-    (folder / "code.cubin").write_bytes(code)
-    function = cupy.RawModule(path=str(folder / "code.cubin")).get_function(entry["symbol"])
+    path = folder / f"{entry['symbol']}.cubin"  # CuPy loads a path once a process
+    path.write_bytes(code)
+    function = cupy.RawModule(path=str(path)).get_function(entry["symbol"])
 
     def launched(*arrays):
         there = [cupy.asarray(array) for array in arrays]

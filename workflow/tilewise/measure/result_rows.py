@@ -36,7 +36,7 @@ def shares(kernel: Kernel, workspaces: Mapping[str, Any]) -> str:
     held = space if isinstance(space, np.ndarray) else space.get()
     counts = held.view(np.uint64)[: len(kernel.shares["of"])]
     total = max(1, int(counts.sum()))
-    return ", ".join(f"{int(count) / total:.3g} {way}" for count, way in zip(counts, kernel.shares["of"]) if count)
+    return ", ".join(f"{way}: {100 * int(count) / total:.3g} %" for count, way in zip(counts, kernel.shares["of"]) if count)
 
 
 def timing(times_ms: Sequence[float], job: Job) -> Row:
