@@ -1,5 +1,6 @@
 """What the tests share: the study's own config and registry, and a copy of the repository in which Snakemake runs."""
 
+import gc
 import os
 import shutil
 
@@ -40,6 +41,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU is visible here"))
+
+
+def pytest_collection_finish():
+    """Collect garbage seldom, and not among what is imported: it takes a seventh of the time of tests with tables."""
+    gc.freeze()
+    gc.set_threshold(50_000)
 
 
 class Scheduling(LoadFileScheduling):
