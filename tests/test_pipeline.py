@@ -107,6 +107,8 @@ LINES = """\
       - {kernel: short_one, dtype: bfloat16, shapes: square, block: 16x8}
       - {kernel: broken, dtype: float, shapes: square, block: 16x8}
 """
+#: A trace of seconds instead of a minute.
+TRACE = "\ntrace: {shapes: [{n: 33, p: 35, m: 70}], counted: [{n: 64, p: 64, m: 64}]}\n"
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +123,8 @@ def ended(tmp_path_factory):
     with (clone / "kernels/registry.yaml").open("a") as registry:
         registry.write(ENTRIES)
     edit(clone / "config/quick.yaml", "  task1b:", f"{LINES}  task1b:")
+    with (clone / "config/quick.yaml").open("a") as quick:
+        quick.write(TRACE)
     with contextlib.suppress(subprocess.TimeoutExpired):
         return clone, snakemake(clone, *QUICK)
     return clone, None
