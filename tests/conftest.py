@@ -18,6 +18,8 @@ from tilewise.nvidia import gpus
 from tilewise.study import registry
 from tilewise.study.device import Device
 
+# Garbage is collected seldom: to look for it takes a seventh of the time of tests with tables.
+gc.set_threshold(50_000)
 # A busy machine is slower than hypothesis expects.
 hypothesis.settings.register_profile("study", deadline=None)
 hypothesis.settings.register_profile("short", hypothesis.settings.get_profile("study"), max_examples=40)
@@ -44,9 +46,8 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Collect garbage seldom, and not among what is imported: it takes a seventh of the time of tests with tables."""
+    """Look for no garbage among what is imported."""
     gc.freeze()
-    gc.set_threshold(50_000)
 
 
 class Scheduling(LoadFileScheduling):
