@@ -6,6 +6,7 @@ measured quantity is an interval, the range of the runs of its points, and arith
 
 import functools
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -114,7 +115,6 @@ class Machine:
     def __init__(self, evidence: Evidence, platform: Platform):
         self.platform = platform
         self.rows, self.facts = _about(evidence, platform.name)
-        self._ran: dict[str, pd.DataFrame] = {}  # what ran, by the words of the conditions: half of all are asked again
 
     def functions(self) -> dict[str, Callable]:
         """The functions, by the names that expressions use."""
@@ -122,16 +122,12 @@ class Machine:
 
     def time(self, **where):
         """Time in ms of the fastest row that fits, with the range of its runs, or of one run with its quartiles."""
-        rows = self._fastest(where).head(1)
-        time, samples, runs = (rows[name].iloc[0] for name in ("time_ms", "samples", "runs"))
-        [low], [high] = time_range(rows)
-        few = pd.notna(samples) and samples < FEWEST_SAMPLES
-        return Spread(float(time), low, high, known=bool(pd.notna(runs) and runs > 1) or not few)
+        return _time_of(self._fastest(where).head(1))
 
     def rate(self, **where):
         """Rate in GFLOP/s of the fastest row that fits."""
-        row = self._fastest(where).iloc[0]
-        return 2e-6 * float(row["n"]) * float(row["p"]) * float(row["m"]) / self.time(**where)
+        rows = self._fastest(where).head(1)
+        return 2e-6 * math.prod(float(rows[size].iloc[0]) for size in SHAPE) / _time_of(rows)
 
     def best(self, column, **where):
         """The value of a column in the fastest row; its range covers all rows that are as fast within the spread.
@@ -246,12 +242,10 @@ class Machine:
             raise Untestable("there is no GPU here")
 
     def _fastest(self, where):
-        if (words := _words(where)) in self._ran:
-            return self._ran[words]
         rows = _fitting(self.rows, where)
         ran = fastest_first(rows)
         if len(ran):
-            return self._ran.setdefault(words, ran)
+            return ran
         failed = rows[rows["status"] != Status.OK]
         if len(failed):
             row = failed.iloc[0]
@@ -293,6 +287,14 @@ def _about(evidence, platform):
         for name, table in evidence.facts.items()
     }
     return rows[rows["platform"] == platform], facts
+
+
+def _time_of(rows):
+    """The time of one row in ms, with its range."""
+    time, samples, runs = (rows[name].iloc[0] for name in ("time_ms", "samples", "runs"))
+    [low], [high] = time_range(rows)
+    few = pd.notna(samples) and samples < FEWEST_SAMPLES
+    return Spread(float(time), low, high, known=bool(pd.notna(runs) and runs > 1) or not few)
 
 
 def _one_of(rows, column, equal, close, place):
