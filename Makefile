@@ -27,7 +27,7 @@ endif
 SET := $(or $(filter-out run,$(lastword $(CHOICE))),$(patsubst $(VENV)/run-%,%,$(firstword $(wildcard $(VENV)/run-*))),run)
 EXTRAS := $(addprefix -,$(filter-out run,$(SET)))
 
-.PHONY: help environment quick report test test-all architectures lint clean lock
+.PHONY: help environment test-environment quick report test test-all architectures lint clean lock
 
 # $(call step,what,command): a line with how long it took, and a dot every ten seconds; what the command prints is shown if
 # it fails. pip's warnings, such as those of an index that is not there, are no failures.
@@ -50,6 +50,8 @@ quick: $(VENV)/run$(EXTRAS) ## run a short study of this machine and write resul
 	@exec python -m snakemake --cores $(CORES) --configfile config/quick.yaml -- all
 
 environment: $(VENV)/run$(EXTRAS) ## make the environment .venv alone; on a login node with CUDA=12 or CUDA=13
+
+test-environment: $(VENV)/test$(EXTRAS) ## make the environment .venv with the packages of the tests
 
 test: $(VENV)/test$(EXTRAS) ## run the tests
 	@python -m pytest $(PYTEST)

@@ -42,9 +42,9 @@ if [ "${1:-}" = --debian ]; then
 fi
 
 # The other tests of the microscope are of its Python and of counts and verdicts, which no compiler changes.
-studys=(constructs people declarations memory_rules emulator emulated_numbers emulated_tensor_core microscope same_verdict)
+studys=(constructs people memory_rules emulator emulated_numbers emulated_tensor_core microscope same_verdict)
 packages=(scopes structs vocabulary)
-tests=(tests/compile/test_compilers "${studys[@]/#/tests/microscope/test_}" "${packages[@]/#/packages/microscope/tests/test_}")
+tests=("${studys[@]/#/tests/microscope/test_}" "${packages[@]/#/packages/microscope/tests/test_}")
 status=0
 for compiler in "${@:?name a compiler, such as g++-11}"; do
   version=$($compiler --version)

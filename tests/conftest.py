@@ -1,5 +1,6 @@
 """What the tests share: the study's own config and registry, and a copy of the repository in which Snakemake runs."""
 
+import gc
 import os
 import shutil
 
@@ -17,6 +18,8 @@ from tilewise.nvidia import gpus
 from tilewise.study import registry
 from tilewise.study.device import Device
 
+# Garbage is collected seldom: to look for it takes a seventh of the time of tests with tables.
+gc.set_threshold(50_000)
 # A busy machine is slower than hypothesis expects.
 hypothesis.settings.register_profile("study", deadline=None)
 hypothesis.settings.register_profile("short", hypothesis.settings.get_profile("study"), max_examples=40)
@@ -40,6 +43,11 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU is visible here"))
+
+
+def pytest_collection_finish():
+    """Look for no garbage among what is imported."""
+    gc.freeze()
 
 
 class Scheduling(LoadFileScheduling):

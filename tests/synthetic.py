@@ -1,7 +1,11 @@
 """Invented results for tests of the report, with the real columns. They are never written outside a test's folder."""
 
+import functools
 import json
 import math
+import shutil
+import tempfile
+from pathlib import Path
 
 from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT
@@ -12,7 +16,7 @@ from tilewise.study.device import EMULATED, Device
 from tilewise.study.sweeps import Reading, Target, expand
 
 #: The registry whose kernels the invented results are of; a test may replace it.
-KERNELS = registry.load()
+KERNELS = STUDY = registry.load()
 #: The ways by which a kernel may load and store, other than by plain instructions.
 OTHER_WAYS = ("async", "tma", "matrix", "cluster")
 #: What the emulator counts of a kernel without copies by other ways.
@@ -408,13 +412,26 @@ def _as_it_ran(values, point, machine):
     return values
 
 
+#: The folders of `_written`, which go with the process.
+_KEPT = []
+
+
 def write(folder, backend="gpu", study=None, with_traffic=False, **gpu):
     """Write a complete platform into `folder`, whose name it gets; on a GPU one point is refused, one not verified.
 
-    `gpu` are facts of another GPU than an H200: what it cannot run is unsupported.
+    `gpu` are facts of another GPU than an H200: what it cannot run is unsupported. Tests want the same ones again and
+    again, which take a second each: a process makes each once.
     """
-    study = study or config()
-    platform = folder.name
+    written = _written if KERNELS is STUDY else _written.__wrapped__
+    made = written(folder.name, backend, json.dumps(study or config()), with_traffic, json.dumps(gpu))
+    return shutil.copytree(made, folder, dirs_exist_ok=True)
+
+
+@functools.cache
+def _written(platform, backend, study, with_traffic, gpu):
+    """The folder of such a platform; the arguments of `write`, its dicts as JSON."""
+    _KEPT.append(tempfile.TemporaryDirectory())
+    folder, study, gpu = Path(_KEPT[-1].name, platform), json.loads(study), json.loads(gpu)
     machine = device(platform, backend, **gpu)
     rows, everything = [], []
     (folder / "facts").mkdir(parents=True)

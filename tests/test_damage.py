@@ -139,6 +139,14 @@ def test_a_damaged_recorded_file_is_named(tmp_path, kernels):
         "a row removed": (lines[:-1], "rows of"),
         "a row doubled": ([*lines, lines[-1]], "1 rows repeat a point"),
         "marks of a merge": ([*lines, "<<<<<<< HEAD\n"], "this is a mark of a merge conflict"),
+        "a size of many digits": (
+            [lines[0], lines[1].replace(",1024,", f",{'1' * 23},", 1), *lines[2:]],
+            "the column 'n' does not hold",
+        ),
+        "an endless time": (
+            [lines[0], re.sub(r"\d+\.\d+", "inf", lines[1], count=1), *lines[2:]],
+            "a time is not positive and finite",
+        ),
         "a column of an older version": (
             [",".join(line.split(",")[:-1]) + "\n" for line in lines],
             "the column 'padded_multiply_adds' is missing; a run of another version of Tilewise is read by that",
@@ -187,6 +195,14 @@ def test_a_field_of_another_type_is_named(whole, tmp_path, field, value):
     path = tmp_path / "device.json"
     path.write_text(json.dumps(json.loads((whole / "platform.json").read_text()) | {field: value}))
     with pytest.raises(UserError, match=rf"^{path}: {field}[^\n]*; delete the file and run again"):
+        devices.read(path)
+
+
+@pytest.mark.parametrize("value", ["1" * 10_000, "[" * 5000 + "]" * 5000], ids=["of many digits", "deep"])
+def test_a_device_that_python_cannot_read_is_named(tmp_path, value):
+    path = tmp_path / "device.json"
+    path.write_text(f'{{"gpu": {value}}}')
+    with pytest.raises(UserError, match=rf"^{path}: this is not JSON [^\n]*; delete the file and run again"):
         devices.read(path)
 
 

@@ -166,7 +166,7 @@ def test_its_rows_say_the_share_of_each_way(tmp_path, device, config):
     rows = [Backend(Setting(device, config, work.samples)).once(job) for job in work.jobs()]
     assert [row["status"] for row in rows] == ["ok", "ok"], rows
     assert rows[0]["message"] == "emulated: verified, not timed; three products of halves: 100 %"
-    assert rows[1]["message"].endswith("; 1 float on the CUDA cores")
+    assert rows[1]["message"].endswith("; float on the CUDA cores: 100 %")
 
 
 # ---- The model -------------------------------------------------------------------------------------------------------

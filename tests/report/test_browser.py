@@ -109,7 +109,7 @@ def opened(context, file, anchor=""):
 every_view = pytest.mark.parametrize("context", VIEWS, indirect=True)
 
 
-@every_view
+@pytest.mark.parametrize("context", ["desktop", "dark phone"], indirect=True)
 def test_silent_and_alone(context, each):
     """No message, no error, no request beside the page itself, not even when all folds are open."""
     page, seen = context.new_page(), []
@@ -155,7 +155,7 @@ def test_figures_are_seen_whole(context, each):
         assert size["x"] >= 0 and size["x"] + size["width"] <= page.viewport_size["width"] + 1
 
 
-@every_view
+@pytest.mark.parametrize("context", ["desktop", "tablet", "phone"], indirect=True)
 def test_no_fault_of_accessibility(context, each):
     """axe looks at contrast, names, roles and order; also in an open fold."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()

@@ -31,11 +31,16 @@ def check_published(folder: Path) -> None:
             )
 
 
-def check_recorded(folder: Path) -> None:
-    """Raise UserError if a file of a recorded run is not as its RO-Crate describes it; a run without one passes."""
-    if (folder / METADATA).exists():
-        for line in differences(folder):
-            raise UserError(f"{folder}/{line}; {remedy(folder)}")
+def check_recorded(folder: Path) -> str:
+    """The hash of a recorded run's RO-Crate; empty for a run without one.
+
+    Raises UserError if a file of the run is not as the crate describes it.
+    """
+    if not (folder / METADATA).exists():
+        return ""
+    for line in differences(folder):
+        raise UserError(f"{folder}/{line}; {remedy(folder)}")
+    return hashlib.sha256(read_bytes(folder / METADATA, remedy(folder))).hexdigest()
 
 
 def differences(folder: Path) -> Iterator[str]:

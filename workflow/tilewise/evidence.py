@@ -5,9 +5,10 @@ holds times of CPU loops and libraries, and `emulated` holds the verification of
 does not measure times.
 """
 
+import copy
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -266,9 +267,27 @@ def load_platform(
     Raises UserError if a file is missing or damaged, or, of a recorded run, differs from the hash in its RO-Crate.
     """
     folder, parameters = Path(folder), registry.parameters(registry.load() if kernels is None else kernels)
+    crate = checksums.check_recorded(folder) if recorded else ""
+    if not crate or config:
+        return _read_platform(folder, task, recorded, parameters, config)
+    kept = _recorded_platform(folder.absolute(), task, tuple(parameters), crate)
+    tables = {name: table.copy(deep=False) for name, table in kept.facts.items()}
+    measurements, cards = kept.measurements.copy(deep=False), kept.cards.copy(deep=False)
+    return dataclasses.replace(
+        kept, config=copy.deepcopy(kept.config), measurements=measurements, facts=tables, cards=cards
+    )
+
+
+@functools.lru_cache(maxsize=8)  # the pages need each recorded run three times
+def _recorded_platform(folder: Path, task: str | None, parameters: tuple[str, ...], crate: str) -> Platform:
+    """The recorded run in a folder whose files are those of a `crate`, which is a hash."""
+    return _read_platform(folder, task, True, parameters, None)
+
+
+def _read_platform(
+    folder: Path, task: str | None, recorded: bool, parameters: Sequence[str], config: Mapping[str, Any] | None
+) -> Platform:
     file = folder / "device.json"
-    if recorded:
-        checksums.check_recorded(folder)
     if not file.is_file():
         raise UserError(f"{file}: there is no such file, so nothing was measured here yet; run `make report`")
     # A task shows its own results, even if the results of the other tasks are missing; a recorded run has one file.

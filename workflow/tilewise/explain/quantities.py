@@ -6,6 +6,7 @@ measured quantity is an interval, the range of the runs of its points, and arith
 
 import functools
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -121,16 +122,12 @@ class Machine:
 
     def time(self, **where):
         """Time in ms of the fastest row that fits, with the range of its runs, or of one run with its quartiles."""
-        rows = self._fastest(where).head(1)
-        time, samples, runs = (rows[name].iloc[0] for name in ("time_ms", "samples", "runs"))
-        [low], [high] = time_range(rows)
-        few = pd.notna(samples) and samples < FEWEST_SAMPLES
-        return Spread(float(time), low, high, known=bool(pd.notna(runs) and runs > 1) or not few)
+        return _time_of(self._fastest(where).head(1))
 
     def rate(self, **where):
         """Rate in GFLOP/s of the fastest row that fits."""
-        row = self._fastest(where).iloc[0]
-        return 2e-6 * float(row["n"]) * float(row["p"]) * float(row["m"]) / self.time(**where)
+        rows = self._fastest(where).head(1)
+        return 2e-6 * math.prod(float(rows[size].iloc[0]) for size in SHAPE) / _time_of(rows)
 
     def best(self, column, **where):
         """The value of a column in the fastest row; its range covers all rows that are as fast within the spread.
@@ -290,6 +287,14 @@ def _about(evidence, platform):
         for name, table in evidence.facts.items()
     }
     return rows[rows["platform"] == platform], facts
+
+
+def _time_of(rows):
+    """The time of one row in ms, with its range."""
+    time, samples, runs = (rows[name].iloc[0] for name in ("time_ms", "samples", "runs"))
+    [low], [high] = time_range(rows)
+    few = pd.notna(samples) and samples < FEWEST_SAMPLES
+    return Spread(float(time), low, high, known=bool(pd.notna(runs) and runs > 1) or not few)
 
 
 def _one_of(rows, column, equal, close, place):

@@ -35,8 +35,8 @@ def shares(kernel: Kernel, workspaces: Mapping[str, Any]) -> str:
     space = workspaces[kernel.shares["workspace"]]
     held = space if isinstance(space, np.ndarray) else space.get()
     counts = held.view(np.uint64)[: len(kernel.shares["of"])]
-    total = max(1, int(counts.sum()))
-    return ", ".join(f"{way}: {100 * int(count) / total:.3g} %" for count, way in zip(counts, kernel.shares["of"]) if count)
+    percent = 100 * counts / max(1, int(counts.sum()))
+    return ", ".join(f"{way}: {share:.3g} %" for share, way in zip(percent, kernel.shares["of"]) if share)
 
 
 def timing(times_ms: Sequence[float], job: Job) -> Row:

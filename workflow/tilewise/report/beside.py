@@ -214,6 +214,7 @@ def _timed(task: str, evidence: Evidence, every: bool) -> pd.DataFrame:
     """A task's rows of a run on GPUs and CPUs: the best of each case, or every choice."""
     own = evidence.select_tasks(task)
     rows = pd.concat([own.gpu, own.cpu], ignore_index=True)
+    rows = rows[rows["platform"].isin([each.name for each in evidence.platforms])]  # not the recorded beside them
     found = (tables.sweep if every else tables.winners)(rows, evidence) if len(rows) else rows
     return found.assign(range_percent=timings.range_percent(found))
 

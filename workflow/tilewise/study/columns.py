@@ -4,6 +4,7 @@ CSVs are written and read by that list, and tables take their headings from it; 
 prints it. The parameters of the kernels have a column each, named like them; their names come from the registry.
 """
 
+import collections
 import functools
 import io
 import math
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pandas.api.types import pandas_dtype
 
 from kernelscope.fault_kinds import FaultKind
 from kernelscope.files import read_bytes
@@ -50,6 +52,9 @@ COLUMNS = _columns(_DATA["columns"]) | _DERIVED
 FILES = {file: facts["columns"].split() for file, facts in _DATA["files"].items()}
 #: The columns of traffic.csv that count faults.
 FAULTS = tuple(dict.fromkeys(kind.column for kind in FaultKind if not kind.is_remark))
+#: The types by which a CSV is read, as objects, which pandas need not look up; what is not in the list is a parameter.
+_TYPES = collections.defaultdict(pd.Int64Dtype, {name: pandas_dtype(column.pandas) for name, column in COLUMNS.items()})
+_TEXTS = {name: _TYPES[name] for name, column in COLUMNS.items() if column.type == "text"}
 #: What separates the names in the column `instances`.
 BETWEEN_INSTANCES = "; "
 #: What makes two rows the same product.
@@ -139,13 +144,15 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> pd.Data
     path = Path(path)
     if not path.exists():
         return empty_table(file, parameters)
-    text = {name: "str" for name, column in COLUMNS.items() if column.type == "text"}
     content = read_bytes(path, remedy(path), MOST_TABLE_BYTES)
     try:
         if mark := re.search(rb"^(<{7}|={7}|>{7})", content, re.MULTILINE):
             line = content[: mark.start()].count(b"\n") + 1
             raise UserError(f"{path}:{line}: this is a mark of a merge conflict; {remedy(path)}")
-        table = pd.read_csv(io.BytesIO(content), dtype=text)
+        try:
+            table = pd.read_csv(io.BytesIO(content), dtype=_TYPES)
+        except (ValueError, TypeError, OverflowError):  # set_types finds the column, if it is a table
+            table = pd.read_csv(io.BytesIO(content), dtype=_TEXTS)
     except ValueError as error:
         raise UserError(f"{path}: this is not a table ({str(error).strip()}); {remedy(path)}") from None
     if not content.endswith(b"\n"):
@@ -161,7 +168,9 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> pd.Data
     except UserError as error:
         raise UserError(f"{path}: {error}; {remedy(path)}") from None
     if file == "measurements":
-        doubled = table[table["time_ms"].notna() & table.duplicated()]  # a point measured twice has two times
+        # A point measured twice has two times. All columns are compared in few rows: it takes long.
+        alike = table[table["time_ms"].notna() & table.duplicated(["task", "time_ms"], keep=False)]
+        doubled = alike[alike.duplicated()]
         if len(doubled):
             said = " ".join(str(doubled[name].iloc[0]) for name in ("task", "kernel", "dtype", *SHAPE))
             raise UserError(f"{path}: {len(doubled)} rows repeat a point, the first of them {said}; {remedy(path)}")
