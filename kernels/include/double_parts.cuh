@@ -21,7 +21,7 @@ constexpr Count LOST = Count(1) << 20;
 
 __device__ __forceinline__ int pitch_of(int count) { return 16 * ceil_div(count, 16); }
 
-/// The pitch of residues of C, whose columns are stored in an order of their own among 64: see double_from_int8.
+/// The pitch of residues of C, whose columns have an order of their own among 64: see write_residues_of_sums.
 __device__ __forceinline__ int result_pitch(int m) { return 64 * ceil_div(m, 64); }
 
 /// |x| is below this if few of its bits are kept.
@@ -36,9 +36,9 @@ __device__ __forceinline__ bool is_out_of_range(Count count)
     return few >= LOST || (few >= 4 && 8 * few >= nonzero);
 }
 
-/// The exponent field of the largest of some doubles, infinities and NaN among them, and whether all are zero.
+/// The largest of some doubles, infinities and NaN among them.
 struct Largest {
-    unsigned high = 0;  // of |x|; of a subnormal number whose high word is zero, 1
+    unsigned high = 0;  // the high word of |x|, which is at least 1 for numbers but 0
 
     __device__ __forceinline__ void add(double x)
     {
@@ -218,16 +218,16 @@ __device__ __forceinline__ unsigned word_of(unsigned a, unsigned b, unsigned c, 
     return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
 }
 
-/// The part of A, or of B, that a block splits, and SPLIT_K of k of its lines in shared memory.
+/// The part of A, or of B, that a block splits; its elements are SPLIT_K of k of its lines, in shared memory.
 struct Part {
     bool of_a;
     int first, count;  // rows of A, or columns of B
 };
-struct Lines {
+struct Elements {
     alignas(16) double x[LINES][SPLIT_K + 2];  // + 2: columns are written without conflicts of more than two
 };
 /// Reads the block's part, zeros beyond the edges. All 256 threads call it.
-__device__ __forceinline__ Part read_lines(Lines& lines, const double* A, const double* B, int n, int p, int m)
+__device__ __forceinline__ Part read_part(Elements& elements, const double* A, const double* B, int n, int p, int m)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, k = blockIdx.x * SPLIT_K;
     const int blocks_a = ceil_div(n, LINES);
@@ -241,12 +241,12 @@ __device__ __forceinline__ Part read_lines(Lines& lines, const double* A, const 
         for (int i = 0; i < LINES / 8; ++i)
             #pragma unroll
             for (int e = 0; e < 4; e += 2)
-                *reinterpret_cast<double2*>(&lines.x[8 * i + warp][4 * lane + e]) = make_double2(x[i][e], x[i][e + 1]);
+                *reinterpret_cast<double2*>(&elements.x[8 * i + warp][4 * lane + e]) = make_double2(x[i][e], x[i][e + 1]);
     } else {
         double x[SPLIT_K / 8];
         read_column(x, B, k + warp * (SPLIT_K / 8), first + lane, p, m);
         #pragma unroll
-        for (int i = 0; i < SPLIT_K / 8; ++i) lines.x[lane][warp * (SPLIT_K / 8) + i] = x[i];
+        for (int i = 0; i < SPLIT_K / 8; ++i) elements.x[lane][warp * (SPLIT_K / 8) + i] = x[i];
     }
     __syncthreads();
     return {of_a, first, min(LINES, (of_a ? n : m) - first)};
@@ -260,7 +260,7 @@ __device__ __forceinline__ unsigned residues_of(const Whole<WIDE> (&numbers)[4],
                    residue(numbers[3], modulus));
 }
 
-/// What a thread finds of a line: its nonzeros, and which of them keep few bits, or almost none.
+/// How many elements are not zero, and how many of those keep few bits, or almost none.
 struct Kept {
     double enough;
     unsigned counts = 0;  // nonzeros, few << 10, lost << 20
@@ -300,7 +300,7 @@ __device__ __forceinline__ void write_residues_of_sums(const int (&sums)[COUNT],
                 word[w] = word_of(residue_of_sum(four[0], modulus), residue_of_sum(four[1], modulus),
                                   residue_of_sum(four[4], modulus), residue_of_sum(four[5], modulus));
             }
-            if (at.column + 8 * j < pitch)  // also the columns past m, which are read, too
+            if (at.column + 8 * j < pitch)  // also columns past m, which join_rows reads
                 *reinterpret_cast<uint4*>(to + 8 * j) = make_uint4(word[0], word[1], word[2], word[3]);
         }
     }

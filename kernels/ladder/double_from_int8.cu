@@ -75,8 +75,8 @@ __global__ void __launch_bounds__(256)
 double_from_int8_split(const double* A, const double* B, const int* exponents, Count* counts, signed char* a_residues,
                        signed char* b_residues, int n, int p, int m)
 {
-    __shared__ Lines lines;
-    const Part part = read_lines(lines, A, B, n, p, m);
+    __shared__ Elements elements;
+    const Part part = read_part(elements, A, B, n, p, m);
     signed char* const residues = part.of_a ? a_residues : b_residues;
     const int pitch = pitch_of(p), lane = threadIdx.x % 32, k = blockIdx.x * SPLIT_K + 4 * lane;
     #pragma unroll 1
@@ -89,7 +89,7 @@ double_from_int8_split(const double* A, const double* B, const int* exponents, C
         Kept kept{few_bits(p)};
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const double x = e == REFUSED ? 0 : lines.x[own][4 * lane + i];
+            const double x = e == REFUSED ? 0 : elements.x[own][4 * lane + i];
             numbers[i] = Number::nearest(x, power);
             kept.add(x, numbers[i]);
         }

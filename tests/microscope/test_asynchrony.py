@@ -171,7 +171,7 @@ def test_mutant_of_what_rungs_share(tmp_path, name, old, new, kind):
 
 DOUBLES_MUTANTS = [  # as MUTANTS, in double_parts.cuh
     ("double_from_int8", "magnitudes_of[warp][lane] = sums.magnitudes;\n        __sync", "race"),
-    ("double_always", "lines.x[lane][warp * (SPLIT_K / 8) + i] = x[i];\n    }\n    __sync", "race"),
+    ("double_always", "elements.x[lane][warp * (SPLIT_K / 8) + i] = x[i];\n    }\n    __sync", "race"),
     ("double_from_int8 of two", "< pitch)  // also", "uninitialised"),
 ]
 

@@ -164,7 +164,7 @@ def test_a_double_kernel_that_computes_in_float_is_wrong(p):
     found = checked((A.astype(np.float32) @ B.astype(np.float32)).astype(np.float64), A, B, "double")
     assert not found.ok and "as accurate as float: is there a conversion?" in found.message
     if 32 <= p <= 300:
-        assert checked(residues.product(A, B, 13, True), A, B, "double", "residues").ok
+        assert checked(residues.product(A, B, 13), A, B, "double", "residues").ok
 
 
 def test_a_cause_is_not_guessed_of_a_few_wrong_elements():

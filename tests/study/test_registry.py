@@ -337,7 +337,7 @@ def test_a_rung_has_launches_at_every_shape(name, config):
         assert all(launch.threads <= 1024 for launch in kernel.plan(at, DEVICE).launches)
         operands = sum(a * b for a, b in itertools.combinations(shape, 2)) * PRECISIONS[dtype].itemsize
         spaces = sum(space.bytes for space in kernel.plan(at, DEVICE).workspaces if space.name != "shares")
-        assert spaces <= 3 * operands + 2**20
+        assert spaces <= 3 * operands + 2**21  # residues of C have 64 columns at least
 
 
 RAGGED = [(1, 1, 1), (1, 1021, 1031), (1031, 1, 7), (997, 1009, 1013), (1100, 1100, 1100), (4096, 4096, 4096)]

@@ -32,6 +32,7 @@ def test_every_kind_of_fault_has_a_column_but_those_that_are_remarks():
     assert {kind.column for kind in FaultKind} == {*columns.FAULTS, "unused_reads", ""}
     remarks = {kind for kind in FaultKind if kind.is_remark}
     named = {FaultKind.UNUSED, FaultKind.ENDED, FaultKind.UNORDERED, FaultKind.UNFENCED_REUSE, FaultKind.SAME_VALUE}
+    named |= {FaultKind.CONVERTED}
     assert remarks == named
     assert {kind for kind in FaultKind if kind.column not in columns.FAULTS} == remarks
 
