@@ -68,7 +68,7 @@ def test_a_flag_that_the_compiler_lacks_is_left_out_and_said(monkeypatch, tmp_pa
     assert main(["trace", str(kernels["tiled"].path), "--tile", "8"]) == 0
     said = capsys.readouterr().out
     assert "lacks -ftrivial-auto-var-init=pattern: a read of an uninitialised variable may be missed" in said
-    (tmp_path / "mine.cu").write_text(kernels["naive"].path.read_text().replace("T sum = 0;", "T sum;"))
+    (tmp_path / "mine.cu").write_text(kernels["naive"].path.read_text().replace("T sum = 0;", "volatile T sum;"))
     assert main(["trace", str(tmp_path / "mine.cu"), "--block", "8x8"]) == 1
     assert "wrong product" in capsys.readouterr().out, "the stack of a thread is marked for every compiler"
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from builders import work_of
 from reference import tensor_core
-from reference.models import MODELS, RESIDUES
+from reference.models import MODELS, RESIDUES, RESIDUES_BY_NEED
 from reference.test_tensor_core import ERRORS
 
 from tilewise import UserError
@@ -135,7 +135,7 @@ def test_schemas_and_modules_name_the_same_kinds_and_schemes():
     found = schema("registry")
     entry = found["additionalProperties"]["properties"]["accuracy"]["properties"]
     assert entry["claims"]["items"]["enum"] == list(accuracy.OPERANDS) == list(MEANING)
-    assert set(found["$defs"]["scheme"]["enum"]) == {*SCHEMES} == {*MODELS, RESIDUES, "short_sums"}
+    assert set(found["$defs"]["scheme"]["enum"]) == {*SCHEMES} == {*MODELS, RESIDUES, RESIDUES_BY_NEED, "short_sums"}
 
 
 # ---- Adversarial operands --------------------------------------------------------------------------------------------

@@ -226,7 +226,7 @@ def test_every_test_is_graded(kernels, device, config, tmp_path, monkeypatch):
     assert table.grade.to_dict() == CLAIMS | {"float_from_half": "none", "double_from_int8": "none"}
     assert table.gflops.isna().all() and table.moduli.dropna().to_dict() == {"double_from_int8": 15}
     shown = spread_of_exponents(Evidence)
-    assert set(shown.variant) == {"15 moduli, by norms", "double_always"}
+    assert set(shown.variant) == {"15 moduli", "double_always"}
     shown = shown[shown.kernel == "double_from_int8"]
     assert shown.componentwise.notna().tolist() == [True, True, True, False, False], "phi of 3 and 4 is refused"
 

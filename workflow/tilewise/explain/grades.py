@@ -10,7 +10,7 @@ from tilewise.evidence import Evidence
 from tilewise.explain.timings import largest_square
 from tilewise.study.accuracy import CURVE, ROUNDING, SPECIAL, SPREAD, WIDE, Grade
 
-_KEYS = ["platform", "kernel", "dtype", *ROUNDING]
+_KEYS = ["platform", "kernel", "dtype", ROUNDING]
 GRADE_COLUMNS = [
     *(*_KEYS, "grade", "claimed_grade", "slope", "fails", "special", "holds_to", "slowest_test"),
     *("gflops", "percent_of_anchor"),
@@ -24,7 +24,7 @@ STEEPEST = 1.0
 def grades(evidence: Evidence, ladder: pd.DataFrame) -> pd.DataFrame:
     """The grade of each kernel on each machine, and its rate at the largest square product of `ladder`.
 
-    A kernel has a row for each choice of the parameters on which its errors depend. `slope` is that of the error over
+    A kernel has a row for each value of ROUNDING. `slope` is that of the error over
     the number of products, both logarithmic, `fails` the tests with a lesser grade than A, `special` those of them with
     numbers that are not normal, which do not count for the grade, and `holds_to` the exponent of the fourth test up to
     which it has grade A. `slowest_test` is the least rate with the finite operands of the tests, in percent of the
@@ -51,10 +51,10 @@ def spread_of_exponents(evidence: Evidence) -> pd.DataFrame:
     """
     rows = _with_rounding(evidence.facts["grading"])
     rows = rows[(rows["test"] == WIDE) & (rows["grade"] != "")]
-    rows = rows.sort_values(["moduli", "accurate"], kind="stable", na_position="first")
+    rows = rows.sort_values(ROUNDING, kind="stable", na_position="first")
     words = [
-        f"{moduli:.0f} moduli, {'bounded by a product' if accurate else 'by norms'}" if moduli > 0 else kernel
-        for kernel, moduli, accurate in rows[["kernel", *ROUNDING]].astype(object).fillna(0).to_numpy()
+        f"{moduli:.0f} moduli" if moduli > 0 else kernel
+        for kernel, moduli in rows[["kernel", ROUNDING]].astype(object).fillna(0).to_numpy()
     ]
     return rows.assign(
         variant=pd.Categorical(words, list(dict.fromkeys(words))),
@@ -63,9 +63,8 @@ def spread_of_exponents(evidence: Evidence) -> pd.DataFrame:
 
 
 def _with_rounding(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows with all parameters of ROUNDING, which a registry need not have, as whole numbers."""
-    missing = {name: np.nan for name in ROUNDING if name not in rows}
-    return rows.assign(**missing).astype(dict.fromkeys(ROUNDING, "Int64"))
+    """Rows with ROUNDING, which a registry need not have, as a whole number."""
+    return rows.assign(**{ROUNDING: rows.get(ROUNDING, np.nan)}).astype({ROUNDING: "Int64"})
 
 
 def _with_share(rows: pd.DataFrame, libraries: Collection[str]) -> pd.DataFrame:

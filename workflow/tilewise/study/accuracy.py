@@ -18,8 +18,8 @@ MEANING = {
 SPECIAL = ("denormals", "infinite", "not a number")
 #: The first test of the field, over sizes, the fourth, over powers of two, and that of GEMMul8's authors, over phi.
 CURVE, SPREAD, WIDE = "curve", "spread", "wide"
-#: The parameters on which errors depend; the others only decide how fast a kernel is.
-ROUNDING = ("moduli", "accurate")
+#: The parameter on which errors depend; the others only decide how fast a kernel is.
+ROUNDING = "moduli"
 
 
 class Grade(StrEnum):
