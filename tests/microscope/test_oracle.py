@@ -141,12 +141,11 @@ def test_tiles_of_several_warps(size, tmp_path):
 @pytest.mark.filterwarnings("ignore:invalid", "ignore:overflow")
 @pytest.mark.parametrize("how", ["mixed", "codes", "special"])
 def test_sums_of_fp8(how, tmp_path):
-    """Those of mma.sync are equal to the bit, those of wgmma but for the bits that the tensor core cuts off."""
+    """Equal to the bit."""
     rng, library = np.random.default_rng(58), build(FP8, *PRODUCTS)
     for name in PRODUCTS:
         kinds, rows = KINDS[int(name.split("<")[1][0])], 16 if name.startswith("mma") else 64
         launched = on_gpu(FP8, name, 2 * rows, tmp_path)
-        differ = worst = 0
         for _ in range(20):
             A, B, C = operands(how, rows, kinds, rng)
             given = {"rows": A.view("u1").ravel(), "columns": B.view("u1").ravel(), "C": C.ravel()}
@@ -154,14 +153,4 @@ def test_sums_of_fp8(how, tmp_path):
             assert report.ok, str(report)
             found = launched(*given.values())[2].reshape(C.shape)
             emulated = report.arrays["C"].reshape(C.shape)
-            assert np.array_equal(np.isnan(found), np.isnan(emulated)), name
-            infinite = np.isinf(found) | np.isinf(emulated)
-            assert np.array_equal(found[infinite], emulated[infinite]), name
-            finite = np.isfinite(found)
-            terms = np.abs(A.astype("f8")[:, None] * B.astype("f8")).max(-1)
-            largest = np.maximum(terms, np.abs(C))[finite]
-            off = np.abs(found.astype("f8") - emulated)[finite]
-            differ += np.count_nonzero(off)
-            worst = max(worst, (off / largest).max())
-        print(f"{how}, {name}: {differ} of {20 * C.size} differ, at most by {worst:.1e} of the largest term")
-        assert differ == 0 if name.startswith("mma") else worst <= 2**-11, name
+            assert np.array_equal(found, emulated, equal_nan=True), name
