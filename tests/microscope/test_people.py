@@ -50,6 +50,10 @@ def traced(name, library):
     return Tracer(library, kernel_of(name), limit).trace(Multiplication(kernel_of(name), point_of(name)))[1]
 
 
+#: Its sum begins with what a register holds, which a compiler without the flag MARKED leaves as it is.
+IN_A_REGISTER = "incorrect_accumulator_not_cleared"
+
+
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name, library):
     faults = traced(name, library)
@@ -59,6 +63,8 @@ def test_clean(name, library):
 
 @pytest.mark.parametrize("name", FAULTY)
 def test_faulty(name, library):
+    if name == IN_A_REGISTER and not accepts_flag(MARKED):
+        pytest.skip("this g++ lacks -ftrivial-auto-var-init: what a register holds decides whether the fault is seen")
     faults = traced(name, library)
     said = [str(fault) for fault in faults]
     assert not any("<stdin>" in text for text in said), said
