@@ -234,15 +234,17 @@ double_always_join(const signed char* c_residues, const int* exponents, const un
 
 namespace {
 
-/// Every gridDim.x-th tile of 128 x 128 that has results to be made in double, or every one, whole.
-template <int TILE_M, int CLUSTER, int BAND>
+/// A walk over every `stride`-th tile of 128 x 128 from `first` on, of those that have results to be made in double, or
+/// of all. Each is one segment.
+template <int TILE_M, int CLUSTER>
 struct ExactTiles {
+    static constexpr int BAND = 8;
     Plan<TILE_M, CLUSTER> plan;
-    int n, p, m, tile;
+    int n, p, m, tile, stride;
     bool all;
 
-    __device__ __forceinline__ ExactTiles(const unsigned* plans, int n, int p, int m, bool all)
-        : plan(plans, m), n(n), p(p), m(m), tile(blockIdx.x - gridDim.x), all(all)
+    __device__ __forceinline__ ExactTiles(const unsigned* plans, int n, int p, int m, bool all, int first, int stride)
+        : plan(plans, m), n(n), p(p), m(m), tile(first - stride), stride(stride), all(all)
     {
         advance();
     }
@@ -252,17 +254,15 @@ struct ExactTiles {
         advance();
         return segment;
     }
-    __device__ __forceinline__ bool done() const { return tile >= tiles(); }
-    __device__ __forceinline__ int tiles() const { return ceil_div(n, 128) * ceil_div(m, 128); }
-    __device__ __forceinline__ bool wanted(int index) const
+    __device__ __forceinline__ bool done() const { return tile >= ceil_div(n, 128) * ceil_div(m, 128); }
+    __device__ __forceinline__ Tile place(int index) const
     {
-        const Tile place = tile_in_bands(index, ceil_div(n, 128), ceil_div(m, 128), BAND);
-        return all || plan.has_doubles(place.row * 128, place.column * 128, m);
+        return tile_in_bands(index, ceil_div(n, 128), ceil_div(m, 128), BAND);
     }
     __device__ __forceinline__ void advance()
     {
-        do tile += gridDim.x;
-        while (!done() && !wanted(tile));
+        do tile += stride;
+        while (!done() && !all && !plan.has_doubles(place(tile).row * 128, place(tile).column * 128, m));
     }
 };
 
@@ -275,23 +275,20 @@ __global__ void __launch_bounds__(384, 1)
 double_always_exact(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap B, const unsigned* plans,
                     unsigned long long* shares, double* C, int n, int p, int m, int all)
 {
-    constexpr int BAND = 8, STAGES = 6;
-    using Tiles = ExactTiles<TILE_M, CLUSTER, BAND>;
-    const int tiles = ceil_div(n, 128) * ceil_div(m, 128);
+    constexpr int STAGES = 6;
+    using Tiles = ExactTiles<TILE_M, CLUSTER>;
     if (all && blockIdx.x == 0 && threadIdx.x == 0) shares[0] = 0, shares[1] = static_cast<unsigned long long>(n) * m;
-    const Plan<TILE_M, CLUSTER> plan(plans, m);
-    bool found = false;  // every thread looks at tiles of its own
-    for (int index = blockIdx.x + threadIdx.x * gridDim.x; index < tiles; index += 384 * gridDim.x) {
-        const Tile place = tile_in_bands(index, ceil_div(n, 128), ceil_div(m, 128), BAND);
-        if (!all && !plan.has_doubles(place.row * 128, place.column * 128, m)) continue;
-        found = true;
-        if (all) continue;
+    // The threads share the block's tiles.
+    Tiles mine(plans, n, p, m, all, blockIdx.x + threadIdx.x * gridDim.x, 384 * gridDim.x);
+    const bool found = !mine.done();
+    while (!all && !mine.done()) {
+        const Tile place = mine.place(mine.next().tile);
         const unsigned long long results = static_cast<unsigned long long>(min(128, n - place.row * 128)) *
                                            min(128, m - place.column * 128);
         atomicAdd(&shares[0], 0 - results);
         atomicAdd(&shares[1], results);
     }
     if (!__syncthreads_or(found)) return;
-    multiply_doubles<128, 128, 64, 32, STAGES, BAND, ALIGNED_C>(
-        A, B, C, nullptr, n, p, m, [&] { return Tiles(plans, n, p, m, all); });
+    multiply_doubles<128, 128, 64, 32, STAGES, Tiles::BAND, ALIGNED_C>(
+        A, B, C, nullptr, n, p, m, [&] { return Tiles(plans, n, p, m, all, blockIdx.x, gridDim.x); });
 }

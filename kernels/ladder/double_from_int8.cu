@@ -34,7 +34,7 @@
 // at 4096^3, 1.18 and 1.12 at 16384^3; 2048^3 takes as long as a DGEMM. Sizes and splitting move 4.0 and 3.5 TB/s of the
 // memory's 4.8; joining is limited by the double units, with 83 operations per result.
 // What made it faster than 1,380 TOPS and 4.2 ms for the rest: residues of sums by a dp4a and three operations in floats
-// instead of a 64-bit product (10.0 -> 9.1 ms), 16 bytes per store of residues in an order of columns of their own;
+// instead of the high half of a product (10.0 -> 9.1 ms), 16 bytes per store of residues in an order of columns of their own;
 // splitting by doubles' units instead of integers, and through shared memory, so that rows of B's residues are written
 // whole (columns of 16 bytes per thread took 2.4 ms); norms instead of one more product. Memory beside A, B and C: 3 *
 // 14 bytes per element.

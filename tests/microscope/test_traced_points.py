@@ -284,7 +284,7 @@ def test_memory():
     """Below 1 GiB at 256 x 256 x 256, the compiler included."""
     arguments = ["kernels/textbook/naive.cu", "--shape", "256x256x256", "--block", "32x32"]
     command = [sys.executable, "-m", "tilewise", "trace", *arguments]
-    # In a process of its own: what other tests started would count here.
+    # RUSAGE_CHILDREN of this process also counts the children of earlier tests.
     most = (
         "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"

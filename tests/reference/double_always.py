@@ -32,7 +32,7 @@ def tiles_of_bytes(A: np.ndarray, B: np.ndarray, tile_m: int, cluster: int = 1) 
 
 
 def multiply(A: np.ndarray, B: np.ndarray, tile_m: int, cluster: int = 1) -> np.ndarray:
-    """A (n x p) B (p x m) as the kernel makes it, but for the order of sums in tiles that are made in double."""
+    """A (n x p) B (p x m) as the kernel computes it. In tiles made in double, only the order of the sums differs."""
     of_bytes = tiles_of_bytes(A, B, tile_m, cluster)
     return np.where(of_bytes, residues.product(A, B, MODULI), A @ B) if of_bytes.any() else A @ B
 

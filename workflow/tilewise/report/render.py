@@ -119,9 +119,9 @@ class Page:
     ) -> Markup:
         """The numbers of a task: the source's, the recorded ones and those of this run, of rows with the given values.
 
-        A row is a product with its best choice, or with a `key` each choice of it, which then names the table. With
-        `errors`, they stand in place of rates. The `largest` is the largest square product of this run, its kernels in
-        the registry's order.
+        A row is a product with its best choice, or with a `key` each choice of it, which then names the table. `errors`
+        replaces rates by errors. `largest` keeps only the largest square product of this run, with its kernels in the
+        registry's order.
         """
 
         def found() -> pd.DataFrame:
