@@ -1,5 +1,6 @@
 """Grades: the models of kernels have those that the registry claims, and planted schemes lose theirs."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,11 +11,13 @@ from reference import models, tensor_core
 from reference.models import MODELS
 
 from tilewise import UserError
+from tilewise.compile.build import instances
 from tilewise.explain.grades import grades, spread_of_exponents, summary
 from tilewise.measure import grading
 from tilewise.measure.grading import TESTS, Reference
 from tilewise.measure.methods import METHODS
 from tilewise.measure.methods import grading as method
+from tilewise.rules import Study
 from tilewise.study import columns, verify
 from tilewise.study.accuracy import CURVE, SPECIAL, SPREAD, WIDE, Grade
 from tilewise.study.points import point
@@ -62,6 +65,21 @@ def strassen(A, B):
     m7 = (a[0, 1] - a[1, 1]) @ (b[1, 0] + b[1, 1])
     C = np.block([[m1 + m4 - m5 + m7, m3 + m5], [m2 + m4, m1 - m2 + m3 + m6]])
     return np.ascontiguousarray(C[: len(A), : B.shape[1]])
+
+
+def test_what_the_tests_launch_is_built(config):
+    """At some sizes of the tests a kernel has an instance that no point of the study launches."""
+    study = Study(config | {"platforms": {"nvidia-h200": {"backend": "gpu"}}})
+    wanted = study.instances_on("nvidia-h200", "grading")
+    points = study.points_on("nvidia-h200", "grading")
+    own = instances(points, KERNELS)
+    for at in points:
+        for case in method.cases((at.n, at.p, at.m), at.dtype):
+            n, p, m = case.shape
+            tested = replace(at, n=n, p=p, m=m)
+            if KERNELS[at.kernel].unmet(tested) is None:
+                assert set(KERNELS[at.kernel].plan(tested).instances) <= set(wanted.get(at.kernel, ())), tested.label()
+    assert any(set(wanted[name]) - set(own[name]) for name in own), "further instances than those of the points"
 
 
 def test_a_kernel_claims_a_grade():

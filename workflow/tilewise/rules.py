@@ -160,8 +160,14 @@ class Study:
 
     def instances_on(self, platform: str, *tasks: str) -> dict[str, list[str]]:
         """The template instances that a platform launches in any task, for each kernel that some `tasks` launch."""
-        points = [point for task in self.tasks for point in self.points_on(platform, task)]
-        return build.instances(points, {name: self.kernels[name] for name in self.used(platform, *tasks)})
+        kernels = {name: self.kernels[name] for name in self.used(platform, *tasks)}
+        points = itertools.chain.from_iterable(
+            self.method(task).launched(point, self.kernels[point.kernel])
+            for task in self.tasks
+            for point in self.points_on(platform, task)
+            if point.kernel in kernels
+        )
+        return build.instances(points, kernels)
 
     def used(self, platform: str, *tasks: str) -> list[str]:
         """Names of the kernels with a source that tasks run on a platform."""

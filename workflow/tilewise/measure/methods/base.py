@@ -1,6 +1,6 @@
 """Base class of methods. A method turns the points of a task into rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,10 @@ class Method:
     def asks(self, kernel: Kernel) -> Any:
         """Values of a kernel's entry on which its rows depend, in addition to how the kernel runs."""
         return None
+
+    def launched(self, point: Point, kernel: Kernel) -> Iterable[Point]:
+        """The products for which it launches the kernel of a point, and which decide what is built: the point's own."""
+        return (point,)
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
         """Raise UserError, which names the place in the config, for points that it cannot serve."""

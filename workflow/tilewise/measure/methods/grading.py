@@ -1,7 +1,7 @@
 """Grade every kernel of floats and doubles on operands that reveal inaccurate schemes."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tilewise import UserError
@@ -55,6 +55,10 @@ class Grading(Method):
     def asks(self, kernel: Kernel) -> Any:
         return kernel.accuracy
 
+    def launched(self, point: Point, kernel: Kernel) -> Iterable[Point]:
+        """The point at the shapes of the tests."""
+        return (at for _, at in _tested(point, kernel))
+
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
         """Raise UserError for points that are not of floats or doubles, too."""
         super().check(points, kernels, place)
@@ -76,12 +80,18 @@ def grade_points(work: Work, points: Sequence[Point], by: Multiplier) -> list[Ro
     """The rows of some points of a task, test by test, so that its operands are made once."""
     asked: dict[tuple[str, Case], list[Point]] = {}
     for point in points:
-        for case in cases((point.n, point.p, point.m), point.dtype):
-            n, p, m = case.shape
-            at = dataclasses.replace(point, n=n, p=p, m=m)
-            if work.kernels[point.kernel].unmet(at) is None:
-                asked.setdefault((point.dtype, case), []).append(at)
+        for case, at in _tested(point, work.kernels[point.kernel]):
+            asked.setdefault((point.dtype, case), []).append(at)
     return [row for (dtype, case), some in asked.items() for row in _rows(work, some, dtype, case, by)]
+
+
+def _tested(point: Point, kernel: Kernel) -> Iterator[tuple[Case, Point]]:
+    """The tests of a point, each with the point at its shape; without shapes that the kernel does not take."""
+    for case in cases((point.n, point.p, point.m), point.dtype):
+        n, p, m = case.shape
+        at = dataclasses.replace(point, n=n, p=p, m=m)
+        if kernel.unmet(at) is None:
+            yield case, at
 
 
 def _rows(work: Work, points: Sequence[Point], dtype: str, case: Case, by: Multiplier) -> Iterator[Row]:
