@@ -80,7 +80,7 @@ POINTS = [
 
 
 def test_each_kernel_is_built_once_and_its_jobs_can_be_launched(tmp_path):
-    jobs = counters._jobs(POINTS, load(), Device.from_capability("9.0", 132), tmp_path)
+    jobs = counters._jobs(POINTS, load(), Device.from_capability("9.0", 132), tmp_path, 1)
     assert [job.point for job in jobs] == POINTS and {path.name for path in tmp_path.iterdir()} == {"naive", "tiled"}
     for job in jobs:
         files = [job.files[launch.instance] for launch in job.launches]
@@ -90,7 +90,7 @@ def test_each_kernel_is_built_once_and_its_jobs_can_be_launched(tmp_path):
 
 def test_a_refused_launch_has_no_row(fake_ncu, tmp_path):
     fake_ncu(WIDE, {0: "", 2: ""})
-    frame = counters.count(POINTS, load(), tmp_path / "log", GPU)
+    frame = counters.count(POINTS, load(), tmp_path / "log", GPU, tmp_path / "build")
     assert list(frame.kernel) == ["naive", "tiled"]
     assert list(frame.global_load_requests) == [1048576, 65536]
     assert frame.global_load_sectors.isna().all()  # not counted: empty, not zero
@@ -99,7 +99,7 @@ def test_a_refused_launch_has_no_row(fake_ncu, tmp_path):
 
 def test_a_product_that_is_wrong_has_no_row(fake_ncu, tmp_path):
     fake_ncu(WIDE, {0: "the product is wrong", 2: ""})
-    frame = counters.count(POINTS, load(), tmp_path / "log", GPU)
+    frame = counters.count(POINTS, load(), tmp_path / "log", GPU, tmp_path / "build")
     assert list(frame.kernel) == ["tiled"] and list(frame.global_load_requests) == [65536]
 
 
@@ -126,7 +126,7 @@ def printed(table):
 
 def test_counters_at_full_size(fake_ncu, tmp_path):
     fake_ncu(printed(FULL), {0: "", 2: ""})
-    frame = counters.count(POINTS, load(), tmp_path / "log", GPU, full_size=True)
+    frame = counters.count(POINTS, load(), tmp_path / "log", GPU, tmp_path / "build", full_size=True)
     naive, tiled = frame.to_dict("records")
     assert naive["l1_hit_percent"] == 50.35 and math.isnan(tiled["l1_hit_percent"])
     assert (naive["l2_sectors"], tiled["l2_sectors"]) == (4_429_185_024 + 2_097_152, 150)
@@ -142,7 +142,7 @@ def test_of_several_launches_counts_add_up_and_percentages_are_those_of_the_prod
     text = printed(table).replace("naive<float>", "turn<float>").replace("tiled<float, 16>", "mine<float>")
     at = point("t", "mine", "float", 8, 8, 8)
     fake_ncu(text, {0: ""})
-    counted = counters.count([at], {"mine": kernel}, tmp_path / "log", GPU, full_size=True)
+    counted = counters.count([at], {"mine": kernel}, tmp_path / "log", GPU, tmp_path / "build", full_size=True)
     assert list(counted.dram_read_bytes) == [134_250_496 + 4_096] and list(counted.l1_hit_percent) == [90]
 
 
@@ -162,24 +162,24 @@ def test_the_config_names_what_is_counted_at_full_size(config, kernels):
 def test_launches_in_another_order_are_noticed(fake_ncu, tmp_path):
     with pytest.raises(UserError, match="not in order"):
         fake_ncu(WIDE, {2: "", 0: ""})
-        counters.count(POINTS, load(), tmp_path / "log", GPU)
+        counters.count(POINTS, load(), tmp_path / "log", GPU, tmp_path / "build")
     with pytest.raises(UserError, match="2 launches of 3"):
         fake_ncu(WIDE, {0: "", 1: "", 2: ""})
-        counters.count(POINTS, load(), tmp_path / "log", GPU)
+        counters.count(POINTS, load(), tmp_path / "log", GPU, tmp_path / "build")
 
 
 def test_permission(fake_ncu, tmp_path):
     refusal = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters"
     with pytest.raises(UserError, match="NVreg_RestrictProfilingToAdminUsers=0"):
         fake_ncu(refusal, {0: "", 1: "", 2: ""})
-        counters.count(POINTS, load(), tmp_path / "log", GPU)
+        counters.count(POINTS, load(), tmp_path / "log", GPU, tmp_path / "build")
 
 
 def test_other_failures_show_what_ncu_says(fake_ncu, tmp_path):
     failure = "==ERROR== Failed to initialize the profiler: LibraryNotLoaded"
     with pytest.raises(UserError, match=r"read no counters: ==ERROR== Failed to initialize .*; all of it is in .*log"):
         fake_ncu(failure, {})
-        counters.count(POINTS, load(), tmp_path / "log", GPU)
+        counters.count(POINTS, load(), tmp_path / "log", GPU, tmp_path / "build")
 
 
 def test_missing_ncu(monkeypatch):

@@ -58,6 +58,7 @@ rule counters:
     params:
         choices=study.choices_of,
         conditions=conditions.of_counters,
+        builds="results/{platform}/build",
     script:
         "../scripts/counters.py"
 

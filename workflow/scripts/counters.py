@@ -2,7 +2,7 @@
 
 from tilewise import UserError
 from tilewise.files import script, write_csv
-from tilewise.measure import counters
+from tilewise.measure import counters, environment
 from tilewise.measure.lease import one_gpu
 from tilewise.study import registry
 from tilewise.study.device import read as read_device
@@ -13,5 +13,13 @@ with script(snakemake.log[0]):
     if not device.gpu:
         raise UserError(f"the platform {device.platform} has no GPU, whose counters could be read; name one that has")
     with one_gpu(device):
-        found = counters.count_all(snakemake.config, kernels, snakemake.log[0], snakemake.params.choices, device)
+        found = counters.count_all(
+            snakemake.config,
+            kernels,
+            snakemake.log[0],
+            snakemake.params.choices,
+            device,
+            snakemake.params.builds,
+            environment.cores(snakemake.threads),
+        )
         write_csv(found, snakemake.output[0])

@@ -7,7 +7,6 @@ full size, also how the caches, the memory and the schedulers fare.
 
 import dataclasses
 import itertools
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,40 +65,50 @@ def count(
     kernels: Mapping[str, Kernel],
     log: Path | str,
     device: Device,
+    builds: Path | str,
+    workers: int = 1,
     full_size: bool = False,
 ) -> pd.DataFrame:
     """Profile `points` of CUDA kernels on this machine's GPU; returns a DataFrame with the columns of counters.csv.
 
-    `kernels` is the registry; `log` receives what the profiler prints; `device` is the GPU; `full_size` says whether
-    to count also how caches, memory and schedulers fare. A point that the GPU refuses, that was not built, or whose
+    `kernels` is the registry; `log` receives what the profiler prints; `device` is the GPU; `workers` processes build
+    into the folder `builds` what is not there; `full_size` says whether to count also how caches, memory and schedulers
+    fare. A point that the GPU refuses, that was not built, or whose
     product is wrong has no row; `log` names those that are wrong. Raises UserError if the profiler is missing, not
     permitted, or fails.
     """
     profiler = ncu.find_ncu()
     Path(log).parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        jobs = [job for job in _jobs(points, kernels, device, Path(folder)) if job.files]
-        found = ncu.count(jobs, Path(log), profiler, full_size)
+    jobs = [job for job in _jobs(points, kernels, device, Path(builds), workers) if job.files]
+    found = ncu.count(jobs, Path(log), profiler, full_size)
     rows = [job.point.columns() | {name: job.row[name] for name in OF_PLAN} | counted for job, counted in found]
     return columns.frame(rows, "counters", registry.parameters(kernels))
 
 
 def count_all(
-    config: Mapping[str, Any], kernels: Mapping[str, Kernel], log: Path | str, gpu: str, device: Device
+    config: Mapping[str, Any],
+    kernels: Mapping[str, Kernel],
+    log: Path | str,
+    gpu: str,
+    device: Device,
+    builds: Path | str,
+    workers: int,
 ) -> pd.DataFrame:
-    """The rows of counters.csv, of both kinds of points; `gpu` is as in full_size_points, `device` as in count.
+    """The rows of counters.csv, of both kinds of points; `gpu` is as in full_size_points, the others as in count.
 
     The log of the points of full size is next to `log`.
     """
     log = Path(log)
-    small = count(cross_check_points(config, kernels, gpu), kernels, log, device)
+    small = count(cross_check_points(config, kernels, gpu), kernels, log, device, builds, workers)
     large_log, points = log.with_stem(f"{log.stem}-full-size"), full_size_points(config, kernels, gpu)
-    large = count(points, kernels, large_log, device, full_size=True)
+    large = count(points, kernels, large_log, device, builds, workers, full_size=True)
     return columns.set_types(pd.concat([small, large], ignore_index=True))
 
 
-def _jobs(points: Sequence[Point], kernels: Mapping[str, Kernel], device: Device, folder: Path) -> list[Job]:
+def _jobs(
+    points: Sequence[Point], kernels: Mapping[str, Kernel], device: Device, folder: Path, workers: int
+) -> list[Job]:
     """The points as jobs for the profiler; each kernel is built once."""
     config = {"seed": 0, "timing": {}, "verification": {"full_limit_gflop": {"gpu": 0}, "rows": 0}}
-    builds = build.build(build.instances(points, kernels), kernels, device, folder)
+    builds = build.build(build.instances(points, kernels), kernels, device, folder, workers)
     return [prepare(at, kernels[at.kernel], builds, device, config) for at in points]
