@@ -10,7 +10,7 @@ import synthetic
 from tilewise import UserError
 from tilewise.__main__ import main
 from tilewise.evidence import load_evidence, load_platform
-from tilewise.explain import variability
+from tilewise.explain import duels, variability
 from tilewise.recorded import record
 from tilewise.report import tables
 from tilewise.study import registry
@@ -112,3 +112,41 @@ def test_runs_that_cannot_be_added_are_refused_in_a_line(recorded, tmp_path):
     with pytest.raises(UserError, match="no run of nvidia-h100 is recorded"):
         record.add_cards([other], recorded)
     assert main(["record", "--cards"]) == 2
+
+
+def in_turns(run, uuid, task, ratio, library=None):
+    """The run with `ladder_float` timed in turns on a card as a task of this name, at this ratio to cuBLAS."""
+    table = pd.read_csv(run / "measurements.csv", dtype=str, keep_default_na=False)
+    own = (table["task"] == "ladder_float") & (table["time_ms"] != "")
+    table.loc[own, ["turns", "vs_best", "sustained_vs_best"]] = ["10", repr(ratio), repr(round(ratio - 0.01, 2))]
+    table.loc[own, "task"] = task
+    table.loc[table["gpu_uuid"] != "", "gpu_uuid"] = uuid
+    if library:
+        table.loc[own & table["kernel"].str.startswith("cublas"), "build_sha256"] = library
+    table.to_csv(run / "measurements.csv", index=False)
+    facts = run / "facts" / "ladder_float.csv"
+    facts.rename(facts.with_stem(task)).write_text(facts.with_stem(task).read_text().replace("ladder_float", task))
+    return run
+
+
+def test_the_headline_duels_of_further_cards_are_the_spread_of_a_ratio(recorded, tmp_path):
+    copies = [shutil.copytree(recorded / "nvidia-h200", tmp_path / each / "nvidia-h200") for each in "abc"]
+    in_turns(recorded / "nvidia-h200", OWN, "ladder_float", 1.10)
+    found = record.add_cards([in_turns(copies[0], OTHER, "headline", 1.13)], recorded)
+    assert not found[2]
+
+    def shown():
+        evidence = load_evidence([recorded / "nvidia-h200"], recorded=recorded)
+        return duels.duels(evidence)
+
+    table = shown()
+    columns = ["card_count", "cards_low", "cards_high", "cards_sustained_low", "cards_sustained_high"]
+    assert (table[columns] == [2, 1.10, 1.13, 1.09, 1.12]).all(axis=None) and len(table) > 20
+    # Another version of cuBLAS: its own row is left out, and the times of the others stay without their ratios.
+    left_out = record.add_cards([in_turns(copies[1], THIRD, "headline", 1.5, library="1" * 64)], recorded)[2]
+    assert left_out and all("cublas" in line for line in left_out)
+    assert shown()[columns].equals(table[columns]) and THIRD in set(
+        pd.read_csv(recorded / "nvidia-h200/cards.csv").gpu_uuid
+    )
+    record.add_cards([in_turns(copies[2], THIRD, "headline", 1.09)], recorded)
+    assert (shown()[columns[:3]] == [3, 1.09, 1.13]).all(axis=None)

@@ -4,6 +4,8 @@ import pandas as pd
 
 from tilewise.evidence import Evidence
 from tilewise.explain.timings import LOWERED, by_shape, describe
+from tilewise.study import columns
+from tilewise.study.columns import SHAPE
 from tilewise.study.status import Status
 
 
@@ -11,16 +13,33 @@ def duels(evidence: Evidence) -> pd.DataFrame:
     """A row per kernel, product and task that was timed in turns, its fastest choice; shapes in their order.
 
     Adds `sustained_gflops`, and `power_limited`: whether the clock under load is below LOWERED times that of isolated
-    launches, empty for kernels that were too short to be loaded.
+    launches, empty for kernels that were too short to be loaded. Where several cards timed a point in turns, adds their
+    number, `card_count`, and the extremes of their ratios, `cards_low` to `cards_sustained_high`.
     """
     rows = evidence.gpu[evidence.gpu["turns"].notna() & (evidence.gpu["status"] == Status.OK)]
     key = ["platform", "task", "kernel", "dtype", "n", "p", "m"]
     rows = rows.sort_values("time_ms", kind="stable").drop_duplicates(key).sort_index()
     table = describe(rows, evidence)
     slower = table["sustained_mhz"] < LOWERED * table["sm_clock_mhz"]
-    return by_shape(
-        table.assign(
-            sustained_gflops=table["gflops"] * table["time_ms"] / table["sustained_ms"],
-            power_limited=slower.astype("boolean").where(table["sustained_mhz"].notna()),
-        )
+    table = table.assign(
+        sustained_gflops=table["gflops"] * table["time_ms"] / table["sustained_ms"],
+        power_limited=slower.astype("boolean").where(table["sustained_mhz"].notna()),
     )
+    return by_shape(_over_cards(table, evidence))
+
+
+def _over_cards(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The rows of a table with the ratios on all cards that timed their points in turns, if several did."""
+    key = ["platform", "task", "kernel", "dtype", *SHAPE, *evidence.choice]
+    others = [gpu.cards for gpu in evidence.gpus if len(gpu.cards)]
+    wanted = [*key, "gpu_uuid", "vs_best", "sustained_vs_best"]
+    rows = columns.set_types(pd.concat([table, *others], ignore_index=True).reindex(columns=wanted))
+    groups = rows[rows["vs_best"].notna()].groupby(key, sort=False, dropna=False)
+    found = groups.agg(
+        card_count=("gpu_uuid", "nunique"),
+        cards_low=("vs_best", "min"),
+        cards_high=("vs_best", "max"),
+        cards_sustained_low=("sustained_vs_best", "min"),
+        cards_sustained_high=("sustained_vs_best", "max"),
+    ).reset_index()
+    return table.merge(found[found["card_count"] > 1], how="left", on=key)

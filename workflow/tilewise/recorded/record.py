@@ -20,10 +20,13 @@ from tilewise.files import read_json, write_csv, write_json
 from tilewise.recorded import check
 from tilewise.recorded.check import ARCHIVE, DIGEST, README, WORKFLOW, entry, sha256
 from tilewise.study import columns, registry
+from tilewise.study.kernel import Kernel
 from tilewise.study.status import Status
 
 #: The file of the times on further cards.
 CARDS = "cards.csv"
+#: What a card has of kernels in turns.
+RATIOS = ("vs_best", "sustained_vs_best")
 #: What NVBench wrote: its tables, and every time and clock. The workers' logs name paths.
 SAMPLE_ENDINGS = (".json", ".bin")
 #: A name of a machine that is shorter may be a word, such as `gpu`.
@@ -134,6 +137,9 @@ def _pack(source: Path, folder: Path) -> None:
 def add_cards(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, int, list[str]]:
     """Add the times of `runs` on other cards to the recorded run of their platform, `recorded`/<platform>.
 
+    Kernels in turns have their ratios to cuBLAS too, if cuBLAS is that of the recorded run; a duel whose task the
+    recorded run lacks, as those of config/duels.yaml, counts for the same points in turns in another task there.
+
     Returns its cards.csv, the number of its points, and a line for each point that was built from other sources and is
     left out. A card that is there already is replaced. Raises UserError if a folder is no run, if the runs are of
     several platforms or none of the recorded ones, or if they have nothing to add.
@@ -151,9 +157,10 @@ def add_cards(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, in
     for run, platform in zip(runs, read):
         rows = platform.measurements
         rows = rows[(rows["status"] == Status.OK) & rows["time_ms"].notna() & (rows["gpu_uuid"].fillna("") != "")]
-        rows = _beside(rows, kept)
+        rows = _beside(_renamed(rows, kept), kept)
         rows = rows[rows["recorded_uuid"].notna() & (rows["recorded_uuid"] != rows["gpu_uuid"])]
         other = rows["build_sha256"] != rows["recorded_sha256"]
+        rows.loc[_of_other_library(rows, other, kernels), list(RATIOS)] = float("nan")
         words = "built from other sources than the recorded row"
         left_out += [f"{run}: {check.row_label(row)}: {words}" for row in rows[other].to_dict("records")]
         found.append(rows[~other].drop(columns=["recorded_uuid", "recorded_sha256"]).assign(platform=names[0]))
@@ -174,6 +181,24 @@ def add_cards(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, in
 
         crate.write(target, workflow=target / WORKFLOW)
     return target / CARDS, len(table), left_out
+
+
+def _renamed(rows: pd.DataFrame, kept: Platform) -> pd.DataFrame:
+    """Rows, of which those in turns of a task that the recorded run lacks have that of its first task with their point
+    in turns."""
+    known = kept.measurements[kept.measurements["turns"].notna()]
+    strange = rows["turns"].notna() & ~rows["task"].isin(kept.measurements["task"])
+    key = [name for name in _key(known) if name != "task"]
+    named = known.drop_duplicates(key)[[*key, "task"]].rename(columns={"task": "recorded_task"})
+    found = rows.reindex(columns=list(dict.fromkeys([*rows, *key]))).merge(named, how="left", on=key)["recorded_task"]
+    return rows.assign(task=rows["task"].mask(strange.to_numpy(), found.set_axis(rows.index)))
+
+
+def _of_other_library(rows: pd.DataFrame, other: pd.Series, kernels: Mapping[str, Kernel]) -> pd.Series:
+    """Whether a row's ratios are to another library than those of the recorded run: `other` says so of its own rows."""
+    product = ["dtype", *columns.SHAPE]
+    library = rows["kernel"].isin([name for name, kernel in kernels.items() if kernel.library])
+    return (other & library).groupby([rows[name] for name in product], dropna=False).transform("any")
 
 
 def _beside(rows: pd.DataFrame, kept: Platform) -> pd.DataFrame:
