@@ -30,6 +30,16 @@ def test_a_row_for_each_kernel_in_turns(evidence):
     assert (table["sustained_gflops"] * table["sustained_ms"] - table["gflops"] * table["time_ms"]).abs().max() < 1e-3
 
 
+def test_products_of_different_moduli_have_a_row_each(tmp_path):
+    folder = synthetic.write(tmp_path / "a-gpu")
+    rows = pd.read_csv(folder / "measurements.csv", low_memory=False)
+    rows.loc[(rows["task"] == "double_accuracy") & (rows["status"] == "ok"), "turns"] = 12
+    rows.to_csv(folder / "measurements.csv", index=False)
+    table = duels.duels(load_evidence([folder], recorded=None))
+    of_bytes = table[(table["kernel"] == "double_from_int8") & (table["n"] == 8192)]
+    assert set(of_bytes["moduli"]) == {13, 14, 15, 16} and len(of_bytes) == 4
+
+
 def test_shares_of_the_library_are_those_of_the_turns(evidence):
     rows = timings.describe(evidence.select_tasks("ladder_short", "ladder_float").gpu, evidence)
     shares = timings.beside_anchor(rows, rows, evidence).set_index("task")["percent_of_anchor"]

@@ -5,6 +5,7 @@ import pandas as pd
 from tilewise.evidence import Evidence
 from tilewise.explain.timings import LOWERED, by_shape, describe
 from tilewise.study import columns
+from tilewise.study.accuracy import ROUNDING
 from tilewise.study.columns import SHAPE
 from tilewise.study.status import Status
 
@@ -12,12 +13,14 @@ from tilewise.study.status import Status
 def duels(evidence: Evidence) -> pd.DataFrame:
     """A row per kernel, product and task that was timed in turns, its fastest choice; shapes in their order.
 
+    Choices that round differently have a row each: a product of fewer moduli is another product.
+
     Adds `sustained_gflops`, and `power_limited`: whether the clock under load is below LOWERED times that of isolated
     launches, empty for kernels that were too short to be loaded. Where several cards timed a point in turns, adds their
     number, `card_count`, and the extremes of their ratios, `cards_low` to `cards_sustained_high`.
     """
     rows = evidence.gpu[evidence.gpu["turns"].notna() & (evidence.gpu["status"] == Status.OK)]
-    key = ["platform", "task", "kernel", "dtype", "n", "p", "m"]
+    key = ["platform", "task", "kernel", "dtype", *SHAPE, *({ROUNDING} & {*rows})]
     rows = rows.sort_values("time_ms", kind="stable").drop_duplicates(key).sort_index()
     table = describe(rows, evidence)
     slower = table["sustained_mhz"] < LOWERED * table["sm_clock_mhz"]
