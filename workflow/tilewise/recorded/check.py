@@ -179,11 +179,18 @@ def _files(folder: Path, study: Mapping[str, Any], kernels: Mapping[str, Kernel]
                 yield from (f"{folder / name}: the column '{each}' is none of this study" for each in strange)
         except UserError as error:
             yield str(error)
+    if wrong := wrong_samples(folder):
+        yield wrong
+
+
+def wrong_samples(folder: Path) -> str:
+    """What is wrong with the archive of a run's samples; empty if nothing is, or if it lies elsewhere."""
     archive, said = folder / ARCHIVE, folder / DIGEST
     if archive.is_file() and not said.is_file():
-        yield f"{DIGEST}: there is no such file, which has the hash of {ARCHIVE}"
-    elif archive.is_file() and said.read_bytes().split()[:1] != [sha256(archive).encode()]:
-        yield f"{ARCHIVE}: it does not have the hash of {DIGEST}"
+        return f"{DIGEST}: there is no such file, which has the hash of {ARCHIVE}"
+    if archive.is_file() and said.read_bytes().split()[:1] != [sha256(archive).encode()]:
+        return f"{ARCHIVE}: it does not have the hash of {DIGEST}"
+    return ""
 
 
 def _described(folder: Path) -> Iterator[str]:

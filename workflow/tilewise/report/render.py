@@ -429,7 +429,8 @@ def render(
 def write_site(folder: Path, recorded: Path = RECORDED) -> list[str]:
     """Write the pages of the recorded runs alone, and an index, for readers without a run; returns their notes.
 
-    Nothing lies beside these four files. Raises UserError if there is no recorded run.
+    Nothing lies beside these four files: their scripts offer the tables and figures to take away. Raises UserError if
+    there is no recorded run.
     """
     page = _recorded_page(recorded)
     pages = sections.PAGES | {"report": "The recorded runs"}
@@ -478,9 +479,7 @@ def _preview(page: Page) -> Figure:
     return figures.draw("climb", evidence, rows[rows["platform"].isin([gpu.name for gpu in evidence.gpus[:1]])])
 
 
-def tell(
-    page: Page, article: Path = articles.STORY, pages: Mapping[str, str] = sections.PAGES
-) -> tuple[str, Page]:
+def tell(page: Page, article: Path = articles.STORY, pages: Mapping[str, str] = sections.PAGES) -> tuple[str, Page]:
     """The page of the story, as HTML with links to `pages` and with its drawings; it is about the recorded runs alone.
 
     If the record contradicts it or is damaged, a note stands in its place, on `page`; if there is none, a sentence.
