@@ -18,8 +18,8 @@ from tilewise.recorded.check import ARCHIVE, DIGEST, sha256, wrong_samples
 from tilewise.report.render import write_site
 from tilewise.study import schema
 
-CITATION, DEPOSIT, CHANGES = ROOT / "CITATION.cff", ROOT / ".zenodo.json", ROOT / "CHANGELOG.md"
-MICROSCOPE_CHANGES = ROOT / "packages" / "microscope" / "CHANGELOG.md"
+CITATION, DEPOSIT, CHANGES = "CITATION.cff", ".zenodo.json", "CHANGELOG.md"
+MICROSCOPE_CHANGES = "packages/microscope/CHANGELOG.md"
 #: The newest heading of a changelog: a version, and the date of its release or words in its place.
 HEADING = re.compile(r"^## (\d+\.\d+\.\d+), (.*)$", re.MULTILINE)
 NOT_YET = "not yet released"
@@ -54,23 +54,23 @@ def make(folder: Path) -> Iterator[str]:
     yield f"{version} of {date}: tag it v{version}" if date else f"{version} is {NOT_YET}: a trial (CONTRIBUTING.md)"
 
 
-def check_metadata() -> tuple[str, str]:
-    """The version of this tree, and the date of its release, or "" if CHANGELOG.md says that it is not yet released.
+def check_metadata(root: Path = ROOT) -> tuple[str, str]:
+    """The version of a tree, and the date of its release, or "" if CHANGELOG.md says that it is not yet released.
 
     Raises UserError if CITATION.cff or .zenodo.json is not valid, or if they, the changelogs, pyproject.toml and
     kernelscope do not agree.
     """
-    cited, deposit = schema.read(CITATION, "citation"), schema.read(DEPOSIT, "zenodo")
-    version = tomllib.loads(read_text(ROOT / "pyproject.toml"))["project"]["version"]
-    newest, date = _newest(CHANGES)
+    cited, deposit = schema.read(root / CITATION, "citation"), schema.read(root / DEPOSIT, "zenodo")
+    version = tomllib.loads(read_text(root / "pyproject.toml"))["project"]["version"]
+    newest, date = _newest(root / CHANGES)
     stated = [(CITATION, cited["version"], version), (CHANGES, newest, version)]
-    stated += [(MICROSCOPE_CHANGES, _newest(MICROSCOPE_CHANGES)[0], kernelscope.__version__)]
+    stated += [(MICROSCOPE_CHANGES, _newest(root / MICROSCOPE_CHANGES)[0], kernelscope.__version__)]
     if date != NOT_YET:
         stated += [(CITATION, cited["date-released"], date)]
     stated += [(DEPOSIT, str(deposit[name]), str(cited[key])) for key, name in SHARED.items()]
-    for path, found, wanted in stated:
+    for name, found, wanted in stated:
         if found != wanted:
-            raise UserError(f"{path.relative_to(ROOT)}: '{found}', but '{wanted}' elsewhere; let the files agree")
+            raise UserError(f"{root / name}: '{found}', but '{wanted}' elsewhere; let the files agree")
     return version, "" if date == NOT_YET else date
 
 
@@ -78,7 +78,7 @@ def _newest(changelog: Path) -> tuple[str, str]:
     """The version and the date of a changelog's newest heading."""
     found = HEADING.search(read_text(changelog))
     if found is None:
-        raise UserError(f"{changelog.relative_to(ROOT)}: it has no heading such as '## 1.0.0, {NOT_YET}'")
+        raise UserError(f"{changelog}: it has no heading such as '## 1.0.0, {NOT_YET}'")
     return found[1], found[2]
 
 
