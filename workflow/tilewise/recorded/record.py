@@ -40,6 +40,8 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[str]]:
     from tilewise import crate  # loading rocrate takes a fifth of a second
 
     refuse_no_run(source)
+    if not (source / "config.json").is_file():
+        raise UserError(f"{source}: this run is not finished, it has no config.json yet; `make report` continues it")
     source, target = source.resolve(), into / source.resolve().name
     if target.resolve() == source:
         raise UserError(f"{source}: this is recorded already; give a folder such as results/nvidia-h200")
