@@ -64,11 +64,8 @@ def check_metadata(root: Path = ROOT) -> tuple[str, str]:
     project = tomllib.loads(read_text(root / "pyproject.toml"))["project"]
     version = project["version"]
     newest, date = _newest(root / CHANGES)
-    stated = [
-        (CITATION, cited["version"], version),
-        (CHANGES, newest, version),
-        (CITATION, cited["license"], project["license"]),
-    ]
+    stated = [(CITATION, cited["version"], version), (CHANGES, newest, version)]
+    stated += [(CITATION, cited["license"], project["license"])]
     stated += [(MICROSCOPE_CHANGES, _newest(root / MICROSCOPE_CHANGES)[0], kernelscope.__version__)]
     if date != NOT_YET:
         stated += [(CITATION, cited["date-released"], date)]

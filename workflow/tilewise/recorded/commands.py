@@ -96,10 +96,8 @@ def _record(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str], 
 def _refusals(findings: Sequence[str]) -> list[str]:
     """The findings of checks as lines, and then the remedy of each check."""
     names = dict.fromkeys(finding.partition(":")[0] for finding in findings)
-    return [
-        *(f"refused: {each}" for each in findings),
-        *(f"remedy of {name}: {check.REMEDIES[name]}" for name in names),
-    ]
+    remedies = [f"remedy of {name}: {check.REMEDIES[name]}" for name in names]
+    return [*(f"refused: {each}" for each in findings), *remedies]
 
 
 def _lines(found: Comparison) -> Iterable[str]:
