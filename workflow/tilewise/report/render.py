@@ -38,6 +38,15 @@ TEMPLATE = ROOT / "report" / "template" / "report.html.j2"
 CITATION = ROOT / "CITATION.cff"
 #: Where a page has its title and its first words.
 _TITLE, _FIRST_WORDS = r"<h1[^>]*>(.*?)<a ", r"<p>(.*?)</p>"
+#: The first words of the index of a site, and what it says of each page.
+_INDEX = """<h1>Tilewise: CUDA matrix multiplication, measured and verified</h1>
+<p>A study of kernels from the textbook to the limit of the chip. These pages show its recorded runs.</p>
+"""
+_CONTENTS = {
+    "report": "every table and figure, verdicts on published claims, machines and versions",
+    "story": "the ladder of kernels, rung by rung",
+    "assignment": "the questions of a published assignment, with answers",
+}
 
 
 class Page:
@@ -435,9 +444,8 @@ def write_site(folder: Path, recorded: Path = RECORDED) -> list[str]:
     page = _recorded_page(recorded)
     pages = sections.PAGES | {"report": "The recorded runs"}
     made, _ = _all_pages(page, pages)
-    items = "".join(f'<li><a href="{name}.html">{title}</a></li>' for name, title in pages.items())
-    first = f"<h1>Tilewise: CUDA matrix multiplication, measured and verified</h1><ul>{items}</ul>"
-    made["index"] = page.html("index", lambda: [first], pages=pages)
+    items = "".join(f'<li><a href="{name}.html">{title}</a>: {_CONTENTS[name]}</li>' for name, title in pages.items())
+    made["index"] = page.html("index", lambda: [f"{_INDEX}<ul>{items}</ul>"], pages=pages)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in made.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
