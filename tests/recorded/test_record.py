@@ -394,6 +394,8 @@ def test_what_is_planted_in_a_recorded_folder_is_refused_by_name(names, recorded
     for name in names:
         _, said = PLANTED[name]
         assert [line for line in lines if re.match(f"  refused: {said}", line)], (name, lines)
+    refused = {line.split()[1] for line in lines if line.startswith("  refused: ")}
+    assert sorted(refused) == sorted(line.split()[2] for line in lines if line.startswith("  remedy of "))
 
 
 def test_a_run_of_two_commits_is_not_recorded_and_the_old_one_stays(results, tmp_path, capsys):
@@ -420,12 +422,19 @@ def test_the_recorded_runs_are_right(capsys):
     [
         (["record", "{empty}"], "{empty}: it has no device.json, so it is not a run"),
         (["record", "--check", "{empty}"], "{empty}: it has no device.json, so it is not a run"),
+        (
+            ["record", "{begun}"],
+            "{begun}: this run is not finished, it has no config.json yet; `make report` continues",
+        ),
         (["record"], "record: name the folder of one run"),
         (["record", "--check", "--into", "{empty}"], "{empty}: no run is recorded there"),
         (["record", "{made}", "--into", "{made}/.."], "{made}: this is recorded already"),
     ],
 )
 def test_bad_input_is_one_message(words, said, made, tmp_path, capsys):
-    places = {"empty": tmp_path, "made": made}
+    (tmp_path / "begun").mkdir()
+    shutil.copy(made / "device.json", tmp_path / "begun")
+    (tmp_path / "empty").mkdir()
+    places = {"empty": tmp_path / "empty", "made": made, "begun": tmp_path / "begun"}
     assert main([word.format(**places) for word in words]) == 2
     assert capsys.readouterr().err.startswith(f"tilewise: {said.format(**places)}")

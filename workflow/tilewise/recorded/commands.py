@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelscope.cli import option_type
+from kernelscope.cpp import display_path
 from tilewise import RECORDED, UserError
 from tilewise.files import write_csv
 from tilewise.recorded import check, compare, record
@@ -89,8 +90,8 @@ def _record(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str], 
         return [f"{folders[0]}: not recorded", *_refusals(refused)], 1
     samples = "there are no samples in the results, so none are kept"
     if (target / ARCHIVE).is_file():
-        samples = f"{target / ARCHIVE}: git ignores it; attach it to the release that brings this run"
-    return [f"{target}: recorded; see what changed with `git diff`", samples], 0
+        samples = f"{target / ARCHIVE}: git ignores it; keep it for the release that brings this run"
+    return [f"{target}: recorded; `git add {display_path(target)}` and commit it", samples], 0
 
 
 def _refusals(findings: Sequence[str]) -> list[str]:
