@@ -27,7 +27,7 @@ endif
 SET := $(or $(filter-out run,$(lastword $(CHOICE))),$(patsubst $(VENV)/run-%,%,$(firstword $(wildcard $(VENV)/run-*))),run)
 EXTRAS := $(addprefix -,$(filter-out run,$(SET)))
 
-.PHONY: help environment test-environment quick report test test-all architectures lint clean lock
+.PHONY: help environment test-environment quick report test test-all architectures lint clean lock release
 
 # $(call step,what,command): a line with how long it took, and a dot every ten seconds; what the command prints is shown if
 # it fails. pip's warnings, such as those of an index that is not there, are no failures.
@@ -72,6 +72,9 @@ lint: $(VENV)/test$(EXTRAS) ## check style, types and workflow
 	$(call step,clang-format,find $(emulator) kernels/cpu_cache -type f ! -name '*.md' ! -name '*.def' ! -name '*.txt' ! -name '.*' | xargs $(clang-format) --dry-run --Werror)
 	$(call step,clang-tidy,ls $(tidied) | xargs -n 4 -P "$$(nproc)" $(clang-tidy) --quiet)
 	$(call step,snakemake --lint,python -m snakemake --lint --cores 1)
+
+release: $(VENV)/run$(EXTRAS) ## write what a release carries into dist/: the source, samples, and the pages of the recorded runs; and check it
+	@python -m tilewise.release dist
 
 clean: ## remove the results, the logs and what Snakemake keeps; not .venv
 	@if [ -e results/.run.lock ] && ! flock --nonblock results/.run.lock true; then \

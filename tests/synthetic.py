@@ -13,7 +13,7 @@ from tilewise.compile.build import unsupported
 from tilewise.measure.job import plan_columns
 from tilewise.study import columns, points, registry, tuning
 from tilewise.study.device import EMULATED, Device
-from tilewise.study.sweeps import Reading, Target, expand
+from tilewise.study.sweeps import Reading, Target, expand, gpu_of_choices
 
 #: The registry whose kernels the invented results are of; a test may replace it.
 KERNELS = STUDY = registry.load()
@@ -434,6 +434,7 @@ def _written(platform, backend, study, with_traffic, gpu):
     folder, study, gpu = Path(_KEPT[-1].name, platform), json.loads(study), json.loads(gpu)
     machine = device(platform, backend, **gpu)
     rows, everything = [], []
+    target = Target(backend, gpu_of_choices(platform, KERNELS, gpu.get("compute_capability", "")))
     (folder / "facts").mkdir(parents=True)
     for task, entry in study["tasks"].items():
         if entry.get("method") in (
@@ -449,7 +450,7 @@ def _written(platform, backend, study, with_traffic, gpu):
             "batches",
         ):
             continue
-        expanded = expand(study, KERNELS, task, Target(backend), Reading(shapes=entry.get("method") != "maximum_size"))
+        expanded = expand(study, KERNELS, task, target, Reading(shapes=entry.get("method") != "maximum_size"))
         everything += expanded
         if "method" not in entry:
             took = {"platform": platform, "task": task, "wall_s": 12.5, "timed_s": 10.25, "remembered": 0}

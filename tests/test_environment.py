@@ -37,12 +37,6 @@ def test_conda_installs_the_project_and_repeats_no_pins():
     assert pairs == dict.fromkeys(SYSTEM - {"python"})
 
 
-def test_the_citation_is_of_this_version():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert citation["version"] == project["version"] and citation["license"] == project["license"]
-
-
 #: A Python that takes itself for another version, for the test of the Makefile; it makes no environment.
 OTHER_PYTHON = """#!/bin/sh
 case "$1" in

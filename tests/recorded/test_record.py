@@ -67,15 +67,17 @@ def hashed(folder, name, kernels):
     rows.assign(build_sha256=[hash_of(row) for row in rows.to_dict("records")]).to_csv(folder / name, index=False)
 
 
-@pytest.fixture(scope="module")
-def whole_run(tmp_path_factory):
-    """Results of the whole study at the commit of this clone, with the names of a machine and a user in them."""
-    folder, head = tmp_path_factory.mktemp("run") / NAME, git("rev-parse", "--short=10", "HEAD")
+def make_run(folder, **gpu):
+    """Results of the whole study at the commit of this clone, with the names of a machine and a user in them.
+
+    `gpu` are facts of another GPU than an H200.
+    """
+    head = git("rev-parse", "--short=10", "HEAD")
     with check.sources(head) as tree, pytest.MonkeyPatch.context() as patch:
         kernels = registry.load(tree / "kernels")
         patch.setattr(synthetic, "KERNELS", kernels)
         study = yaml.safe_load((tree / "config/config.yaml").read_text())
-        synthetic.write(folder, study=study, with_traffic=True, name="NVIDIA H200")
+        synthetic.write(folder, study=study, with_traffic=True, **{"name": "NVIDIA H200"} | gpu)
         for name in (*HASHED, "tune/register_tile.csv"):
             hashed(folder, name, kernels)
     edited(folder, lambda rows: rows[rows["status"] == "ok"], "facts/calls.csv")
@@ -105,6 +107,11 @@ def whole_run(tmp_path_factory):
     (folder / "samples/task1a/nvbench-0.json").write_text("{}")
     (folder / "samples/task1a/worker.log").write_text(f"/home/{USER}/tilewise on {HOST}")
     return folder
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("run") / NAME)
 
 
 @pytest.fixture
@@ -143,6 +150,19 @@ def test_a_run_comes_back_as_it_was_without_what_is_private(whole_run, made, cap
     # Digit by digit: a number that was read and written again may differ in its last.
     lines = [(folder / "facts/bandwidth.csv").read_text() for folder in (whole_run, made)]
     assert lines[0].splitlines() == lines[1].splitlines()
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu"),
+    [
+        ("nvidia-gh200-480gb", {"name": "NVIDIA GH200 480GB"}),
+        ("nvidia-l4", {"name": "NVIDIA L4", "compute_capability": "8.9"}),
+    ],
+)
+def test_a_run_of_a_card_that_made_no_record_is_accepted_as_it_is(name, gpu, tmp_path, capsys):
+    assert main(["record", str(make_run(tmp_path / name, **gpu)), "--into", str(tmp_path / "kept")]) == 0
+    assert main(["record", "--check", "--into", str(tmp_path / "kept")]) == 0, capsys.readouterr().out
+    assert capsys.readouterr().out.endswith(f"{tmp_path / 'kept' / name}: right\n")
 
 
 def test_samples_are_an_archive_beside_the_run_that_git_ignores(whole_run, made, recorded, tmp_path):
@@ -374,6 +394,8 @@ def test_what_is_planted_in_a_recorded_folder_is_refused_by_name(names, recorded
     for name in names:
         _, said = PLANTED[name]
         assert [line for line in lines if re.match(f"  refused: {said}", line)], (name, lines)
+    refused = {line.split()[1] for line in lines if line.startswith("  refused: ")}
+    assert sorted(refused) == sorted(line.split()[2] for line in lines if line.startswith("  remedy of "))
 
 
 def test_a_run_of_two_commits_is_not_recorded_and_the_old_one_stays(results, tmp_path, capsys):
@@ -400,12 +422,19 @@ def test_the_recorded_runs_are_right(capsys):
     [
         (["record", "{empty}"], "{empty}: it has no device.json, so it is not a run"),
         (["record", "--check", "{empty}"], "{empty}: it has no device.json, so it is not a run"),
+        (
+            ["record", "{begun}"],
+            "{begun}: this run is not finished, it has no config.json yet; `make report` continues",
+        ),
         (["record"], "record: name the folder of one run"),
         (["record", "--check", "--into", "{empty}"], "{empty}: no run is recorded there"),
         (["record", "{made}", "--into", "{made}/.."], "{made}: this is recorded already"),
     ],
 )
 def test_bad_input_is_one_message(words, said, made, tmp_path, capsys):
-    places = {"empty": tmp_path, "made": made}
+    (tmp_path / "begun").mkdir()
+    shutil.copy(made / "device.json", tmp_path / "begun")
+    (tmp_path / "empty").mkdir()
+    places = {"empty": tmp_path / "empty", "made": made, "begun": tmp_path / "begun"}
     assert main([word.format(**places) for word in words]) == 2
     assert capsys.readouterr().err.startswith(f"tilewise: {said.format(**places)}")

@@ -120,7 +120,8 @@ class Evidence:
     @property
     def everyone(self) -> tuple[Platform, ...]:
         """The platforms of this run, then the recorded platforms whose times are shown instead."""
-        return (*self.platforms, *(gpu for gpu in self.gpus if gpu.recorded))
+        recorded = [gpu for gpu in self.gpus if gpu.recorded]
+        return tuple({each.name: each for each in (*self.platforms, *recorded)}.values())
 
     @property
     def readers(self) -> tuple[Platform, ...]:
@@ -398,7 +399,7 @@ def load_evidence(
         folders = sorted(path.parent for path in RESULTS.glob("*/device.json")) or [RESULTS / "<platform>"]
     kernels = registry.load() if kernels is None else kernels
     read_all = functools.partial(load_platform, recorded=of_record, kernels=kernels, config=config)
-    platforms = tuple(dataclasses.replace(read_all(folder, task), recorded=False) for folder in folders)
+    platforms = tuple(dataclasses.replace(read_all(folder, task), recorded=of_record) for folder in folders)
     gpus = tuple(platform for platform in platforms if platform.has_gpu)
     if not gpus:
         kept = sorted(Path(recorded).glob("*/device.json"))

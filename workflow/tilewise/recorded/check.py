@@ -179,11 +179,18 @@ def _files(folder: Path, study: Mapping[str, Any], kernels: Mapping[str, Kernel]
                 yield from (f"{folder / name}: the column '{each}' is none of this study" for each in strange)
         except UserError as error:
             yield str(error)
+    if wrong := wrong_samples(folder):
+        yield wrong
+
+
+def wrong_samples(folder: Path) -> str:
+    """What is wrong with the archive of a run's samples; empty if nothing is, or if it lies elsewhere."""
     archive, said = folder / ARCHIVE, folder / DIGEST
     if archive.is_file() and not said.is_file():
-        yield f"{DIGEST}: there is no such file, which has the hash of {ARCHIVE}"
-    elif archive.is_file() and said.read_bytes().split()[:1] != [sha256(archive).encode()]:
-        yield f"{ARCHIVE}: it does not have the hash of {DIGEST}"
+        return f"{DIGEST}: there is no such file, which has the hash of {ARCHIVE}"
+    if archive.is_file() and said.read_bytes().split()[:1] != [sha256(archive).encode()]:
+        return f"{ARCHIVE}: it does not have the hash of {DIGEST}"
+    return ""
 
 
 def _described(folder: Path) -> Iterator[str]:
@@ -343,9 +350,15 @@ def _statuses(kept: Kept) -> Iterator[str]:
     tables = {"measurements.csv": kept.platform.measurements}
     tables |= {name: table for name, table in kept.platform.facts.items() if "status" in table and name != "tune"}
     for name, table in tables.items():
-        for row in table[~table["status"].isin([*Status, ""] if name in WHOLE else [Status.OK])].to_dict("records"):
+        table = table[~table["status"].isin([*Status, ""] if name in WHOLE else [Status.OK])]
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for row in table.to_dict("records"):
             if not is_right(row):
-                yield f"{name}: {row_label(row)}: '{row['status']}' {' '.join(row.get('message', '').split())[:120]}"
+                kind = tuple(str(row.get(column, "")) for column in ("task", "kernel", "status"))
+                said = f"{row_label(row)}: '{row['status']}' {' '.join(row.get('message', '').split())[:200]}"
+                alike.setdefault(kind, []).append(said)
+        for found in alike.values():
+            yield f"{name}: {found[0]}" + f"; and {len(found) - 1} more of this kernel" * (len(found) > 1)
 
 
 def _alone(kept: Kept) -> Iterator[str]:
@@ -393,6 +406,18 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join([*names[:LISTED], *([f"{len(names) - LISTED} more"] if len(names) > LISTED else [])])
 
 
+#: The remedy of a finding, by its check.
+REMEDIES = {
+    "files": "`make report` finishes a run and makes its files again; a recorded file is restored by git",
+    "private": "record the run again by `tilewise record`, which takes names and paths out",
+    "whole": "run the study as config/config.yaml has it at a commit: `make report`, without other options",
+    "commit": "`git stash`, `make clean`, `make report` measure all by one commit; `git fetch --unshallow` fetches all",
+    "hashes": "`git stash`, `make clean`, `make report` measure all by one commit",
+    "statuses": "mend the cause (for other languages `pip install -r requirements/languages.txt`, or uninstall them), "
+    "then `rm results/<platform>/{journal,tasks,tables}/<task>.*`, `make report` measure the task again",
+    "alone": "while nothing else runs, `rm results/<platform>/{journal,tasks,tables}/<task>.*`, `make report`",
+    "possible": "look for what went wrong in the measurement; do not edit numbers",
+}
 #: The checks of a run's data by name, as docs/recording.md has them.
 CHECKS: dict[str, Callable[[Kept], Iterator[str]]] = {
     "whole": _whole,

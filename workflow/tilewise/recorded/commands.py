@@ -2,11 +2,12 @@
 
 import argparse
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from kernelscope.cli import option_type
+from kernelscope.cpp import display_path
 from tilewise import RECORDED, UserError
 from tilewise.files import write_csv
 from tilewise.recorded import check, compare, record
@@ -77,7 +78,7 @@ def _record(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str], 
         found = {folder: check.check(folder.resolve()) for folder in folders}
         lines = []
         for folder, each in found.items():
-            lines += [f"{folder}: {'refused' if each else 'right'}", *(f"  refused: {finding}" for finding in each)]
+            lines += [f"{folder}: {'refused' if each else 'right'}", *(f"  {line}" for line in _refusals(each))]
         return lines, int(any(found.values()))
     if not folders or (len(folders) > 1 and not options.cards):
         raise UserError("record: name the folder of one run, such as results/nvidia-h200; with --cards of one or more")
@@ -86,12 +87,18 @@ def _record(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str], 
         return [*left_out, f"{path}: {points} points of further cards; see what changed with `git diff`"], 0
     target, refused = record.record(folders[0], into)
     if refused:
-        why = [f"refused: {finding}" for finding in refused]
-        return [f"{folders[0]}: not recorded", *why, "docs/recording.md says how to mend each"], 1
+        return [f"{folders[0]}: not recorded", *_refusals(refused)], 1
     samples = "there are no samples in the results, so none are kept"
     if (target / ARCHIVE).is_file():
-        samples = f"{target / ARCHIVE}: git ignores it; attach it to the release that brings this run"
-    return [f"{target}: recorded; see what changed with `git diff`", samples], 0
+        samples = f"{target / ARCHIVE}: git ignores it; keep it for the release that brings this run"
+    return [f"{target}: recorded; `git add {display_path(target)}` and commit it", samples], 0
+
+
+def _refusals(findings: Sequence[str]) -> list[str]:
+    """The findings of checks as lines, and then the remedy of each check."""
+    names = dict.fromkeys(finding.partition(":")[0] for finding in findings)
+    remedies = [f"remedy of {name}: {check.REMEDIES[name]}" for name in names]
+    return [*(f"refused: {each}" for each in findings), *remedies]
 
 
 def _lines(found: Comparison) -> Iterable[str]:

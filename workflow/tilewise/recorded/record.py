@@ -43,6 +43,8 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[str]]:
     from tilewise import crate  # loading rocrate takes a fifth of a second
 
     refuse_no_run(source)
+    if not (source / "config.json").is_file():
+        raise UserError(f"{source}: this run is not finished, it has no config.json yet; `make report` continues it")
     source, target = source.resolve(), into / source.resolve().name
     if target.resolve() == source:
         raise UserError(f"{source}: this is recorded already; give a folder such as results/nvidia-h200")
@@ -50,9 +52,9 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[str]]:
     with tempfile.TemporaryDirectory(dir=into, prefix=".") as temporary:
         made = Path(temporary, source.name)
         _copy(source, made)
-        _pack(source / "samples", made)
         if found := check.check(made, complete=False):
             return target, [each.replace(str(made), str(source)) for each in found]
+        _pack(source / "samples", made)  # a minute for the whole study, so a run that is refused does without
         platform = load_platform(made, recorded=True)
         (made / README).write_text(entry(made, platform))
         with check.sources(next(iter(platform.commits))) as tree:  # the checks have found it

@@ -38,6 +38,15 @@ TEMPLATE = ROOT / "report" / "template" / "report.html.j2"
 CITATION = ROOT / "CITATION.cff"
 #: Where a page has its title and its first words.
 _TITLE, _FIRST_WORDS = r"<h1[^>]*>(.*?)<a ", r"<p>(.*?)</p>"
+#: The first words of the index of a site, and what it says of each page.
+_INDEX = """<h1>Tilewise: CUDA matrix multiplication, measured and verified</h1>
+<p>A study of kernels from the textbook to the limit of the chip. These pages show its recorded runs.</p>
+"""
+_CONTENTS = {
+    "report": "every table and figure, verdicts on published claims, machines and versions",
+    "story": "the ladder of kernels, rung by rung",
+    "assignment": "the questions of a published assignment, with answers",
+}
 
 
 class Page:
@@ -320,25 +329,26 @@ class Page:
         page: str = "report",
         make: Callable[[], list[str]] | None = None,
         measured: Iterable[Platform] | None = None,
-        alone: bool = False,
+        pages: Mapping[str, str] = sections.PAGES,
     ) -> str:
         """One of sections.PAGES as a whole page with its own numbers: the sections, or what `make` returns.
 
-        It is about the platforms `measured` (default: all); one that stands `alone` has no links to other pages.
+        It is about the platforms `measured` (default: all), and has links to `pages`, of which those of a run have
+        their previews beside them.
         """
         self._begin()
         parts = make() if make else [self.section(name) for name in sections.names_of()]
         loader = Environment(loader=FileSystemLoader(TEMPLATE.parent), trim_blocks=True, lstrip_blocks=True)
         options: dict[str, Any] = {
             "page": page,
-            "pages": {} if alone else sections.PAGES,
+            "pages": pages,
             "sections": parts,
             "headings": self.headings,
         }
         title, words = (re.search(pattern, parts[0], re.DOTALL) for pattern in (_TITLE, _FIRST_WORDS))
         options |= {"title": _plain(title[1]) if title else "", "description": _plain(words[1]) if words else ""}
         options |= {
-            "preview": preview_of(page),
+            "preview": preview_of(page) if pages is sections.PAGES else "",
             "cited": read_yaml(CITATION),
             "measured": [
                 (each.label, each.device.captured[:10], each.commits)
@@ -360,8 +370,13 @@ def load(folders: Iterable[Path | str] | None = None, recorded: Path | str = REC
     return Page(evidence, sides=beside.Sides(beside.load_record(Path(recorded)), evidence), **options)
 
 
-def assignment(sides: beside.Sides, answers: bool = True, article: Path = articles.ASSIGNMENT) -> str:
-    """The page of source a's assignment with its answers, which are about the recorded runs.
+def assignment(
+    sides: beside.Sides,
+    answers: bool = True,
+    article: Path = articles.ASSIGNMENT,
+    pages: Mapping[str, str] = sections.PAGES,
+) -> str:
+    """The page of source a's assignment with links to `pages` and its answers, which are about the recorded runs.
 
     If there are none, a sentence stands in the place of the answers; if these contradict the record, a note.
     """
@@ -374,7 +389,7 @@ def assignment(sides: beside.Sides, answers: bool = True, article: Path = articl
             "Answers", lambda: (_fill(article)[0], ""), lambda note: (numbers, notes.note_html(note))
         )
     names = {"answers": bool(numbers), "instead": Markup(instead), **numbers}
-    return page.html("assignment", lambda: [page.article(article, names)], alone=not answers)
+    return page.html("assignment", lambda: [page.article(article, names)], pages=pages)
 
 
 def _is_recorded(article: Path) -> bool:
@@ -407,10 +422,9 @@ def render(
     figures of the tasks, if they are drawn already.
     """
     page = load([Path(folder) for folder in folders], recorded, drawn=drawn)
-    story, told = tell(page)
-    made = {"report": page.html(), "story": story, "assignment": assignment(page.sides)}
+    made, told = _all_pages(page, sections.PAGES)
     texts = {Path(output).with_name(f"{name}.html"): text for name, text in made.items()}
-    found = list(dict.fromkeys(note for text in texts.values() for note in notes.find_notes(text)))
+    found = _notes_of(made)
     write_json(found, Path(output).with_name(notes.FILE))
     write(texts, told.drawings | page.drawings)
     for name, own in (("report", page), ("story", told)):
@@ -419,6 +433,46 @@ def render(
             drawn_as.set_size_inches(8, 4.2)  # 1200 x 630, as services that show links want it
             drawn_as.savefig(picture, format="png", dpi=150, facecolor="white")
     return found
+
+
+def write_site(folder: Path, recorded: Path = RECORDED) -> list[str]:
+    """Write the pages of the recorded runs alone, and an index, for readers without a run; returns their notes.
+
+    Nothing lies beside these four files: their scripts offer the tables and figures to take away. Raises UserError if
+    there is no recorded run.
+    """
+    page = _recorded_page(recorded)
+    pages = sections.PAGES | {"report": "The recorded runs"}
+    made, _ = _all_pages(page, pages)
+    items = "".join(f'<li><a href="{name}.html">{title}</a>: {_CONTENTS[name]}</li>' for name, title in pages.items())
+    made["index"] = page.html("index", lambda: [f"{_INDEX}<ul>{items}</ul>"], pages=pages)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in made.items():
+        (folder / f"{name}.html").write_text(text, encoding="utf-8")
+    return _notes_of(made)
+
+
+def _recorded_page(recorded: Path) -> Page:
+    """The page of the recorded runs without another run. Raises UserError if there is none."""
+    record = beside.load_record(recorded)
+    if record is None:
+        raise UserError(f"{recorded}: there is no recorded run, whose numbers the page shows; use a whole clone")
+    return Page(record, sides=beside.Sides(record, None))
+
+
+def _all_pages(page: Page, pages: Mapping[str, str]) -> tuple[dict[str, str], Page]:
+    """The texts of all pages by name, with links to `pages`; and that of the story with its drawings."""
+    story, told = tell(page, pages=pages)
+    return {
+        "report": page.html(pages=pages),
+        "story": story,
+        "assignment": assignment(page.sides, pages=pages),
+    }, told
+
+
+def _notes_of(texts: Mapping[str, str]) -> list[str]:
+    """The notes of pages, each once."""
+    return list(dict.fromkeys(note for text in texts.values() for note in notes.find_notes(text)))
 
 
 def preview_of(page: str) -> str:
@@ -433,24 +487,24 @@ def _preview(page: Page) -> Figure:
     return figures.draw("climb", evidence, rows[rows["platform"].isin([gpu.name for gpu in evidence.gpus[:1]])])
 
 
-def tell(page: Page, article: Path = articles.STORY) -> tuple[str, Page]:
-    """The page of the story, as HTML and with its drawings; it is about the recorded runs alone.
+def tell(page: Page, article: Path = articles.STORY, pages: Mapping[str, str] = sections.PAGES) -> tuple[str, Page]:
+    """The page of the story, as HTML with links to `pages` and with its drawings; it is about the recorded runs alone.
 
     If the record contradicts it or is damaged, a note stands in its place, on `page`; if there is none, a sentence.
     """
 
     def instead(words: str) -> tuple[str, Page]:
-        return page.html("story", lambda: [f"<h1>{sections.PAGES['story']}</h1><p>{words}</p>"], ()), page
+        return page.html("story", lambda: [f"<h1>{pages['story']}</h1><p>{words}</p>"], (), pages), page
 
     def made() -> tuple[str, Page]:
-        numbers, pages = _fill(article)
-        first = next(iter(pages.values()))
+        numbers, of_run = _fill(article)
+        first = next(iter(of_run.values()))
 
         def parts() -> list[str]:
             opening, rest = first.article(article, numbers).split("<h2", 1)
             return [f'<div class="first">{opening}</div>\n<h2{rest}']
 
-        return first.html("story", parts, [gpu for each in pages.values() for gpu in each.evidence.gpus]), first
+        return first.html("story", parts, [gpu for each in of_run.values() for gpu in each.evidence.gpus], pages), first
 
     if not _is_recorded(article):
         return instead("The story is about the recorded runs, which this copy of the study lacks (report/recorded).")
@@ -462,10 +516,7 @@ def write_assignment(output: Path | str, answers: bool, recorded: Path = RECORDE
 
     Without answers it stands alone, without links to other pages. Raises UserError if there is no recorded run.
     """
-    record = beside.load_record(recorded)
-    if record is None:
-        raise UserError(f"{recorded}: there is no recorded run, whose numbers the page shows; use a whole clone")
-    text = assignment(beside.Sides(record, None), answers)
+    text = assignment(_recorded_page(recorded).sides, answers, pages=sections.PAGES if answers else {})
     with atomic_path(output) as file:
         file.write_text(text, encoding="utf-8")
 
