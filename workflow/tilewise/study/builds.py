@@ -23,7 +23,7 @@ def source_sha256(kernel: Kernel, instance: str, device: Device) -> str:
     return _source_sha256(tuple(kernel.code), kernel.path.suffix, instance, _options(kernel, device))
 
 
-@functools.lru_cache(maxsize=4096)  # the rows of a run have a few hundred instances, each a hundred times
+@functools.lru_cache(maxsize=4096)  # many rows of a run share an instance
 def _source_sha256(code: tuple[str, ...], suffix: str, instance: str, options: tuple[str, str]) -> str:
     source, *headers = map(without_comments, code) if suffix != ".py" else code
     return digest([source, *([headers] if headers else []), instance, *options])
