@@ -3,7 +3,7 @@ are true.
 
 No job does its work. Each writes a digest of its params and of the contents of its inputs: that shows whether a file is
 as new as what it is made from, and whether a fresh clone has the same. `TILEWISE_SEQUENCES=2000` tries as many random
-sequences; by default they are the same 30 each time, or 200 in `make test-all`.
+sequences; by default they are the same 20 each time, or 200 in `make test-all`.
 """
 
 import contextlib
@@ -402,7 +402,7 @@ def sequences(tmp_path_factory):
         yield type("Sequences", (Sequences,), {"places": places, "fresh": fresh, "snapshots": snapshots, "files": {}})
 
 
-@pytest.mark.parametrize("tried", [30, pytest.param(200, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("tried", [20, pytest.param(200, marks=pytest.mark.exhaustive)])
 def test_any_sequence_of_commands_keeps_its_promises(sequences, tried):
     settings = hypothesis.settings(
         max_examples=TRIED or tried,

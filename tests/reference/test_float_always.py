@@ -139,7 +139,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @given(choice=st.sampled_from(CHOICES), kind_a=kinds, kind_b=kinds, seed=seeds)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 4, deadline=None)  # seconds each: 10 in CI, 25 in `make test-all`
 def test_the_kernel_is_the_model_to_the_last_bit(folder, shape, choice, kind_a, kind_b, seed):
     """What is made in float is compared with the emulator's own way to add."""
     A, B = operands(shape, kind_a, kind_b, seed)

@@ -242,6 +242,12 @@ def small(tmp_path):
     return loaded
 
 
+@pytest.fixture
+def report_alone(tmp_path, monkeypatch):
+    """Leaves the other pages, which are about the recorded runs, without any."""
+    monkeypatch.setattr(render, "RECORDED", tmp_path / "none")
+
+
 def _fail(*_, **__):
     raise LookupError("<no>\nway")
 
@@ -265,7 +271,7 @@ def test_a_piece_that_cannot_be_made_leaves_a_note_beside_the_rest(
     assert f"<b>{beside}</b>" in text
 
 
-def test_a_claim_that_cannot_be_made_leaves_a_note_in_its_row(small, tmp_path, monkeypatch):
+def test_a_claim_that_cannot_be_made_leaves_a_note_in_its_row(small, report_alone, tmp_path, monkeypatch):
     entries = claims.load()
     entries[3]["quantity"] = "time(kernle='naive')"
     entries[4]["quantity"] = "'words'"
@@ -280,7 +286,7 @@ def test_a_claim_that_cannot_be_made_leaves_a_note_in_its_row(small, tmp_path, m
     assert 'id="claim-' + entries[5]["id"] in page
 
 
-def test_a_section_that_cannot_be_made_is_a_note_with_its_line(small, tmp_path, monkeypatch):
+def test_a_section_that_cannot_be_made_is_a_note_with_its_line(small, report_alone, tmp_path, monkeypatch):
     monkeypatch.setattr(headlines, "what_ran", _fail)
     small()
     output = tmp_path / "results/report.html"

@@ -68,15 +68,23 @@ def odd(tmp_path_factory):
     return folder / "report.html"
 
 
-@pytest.fixture(scope="session", params=["without a GPU", "odd"])
+FIXTURES = {"without a GPU": "rendered", "odd": "odd"}
+
+
+@pytest.fixture(scope="session", params=FIXTURES)
 def file(request):
-    return request.getfixturevalue("rendered" if request.param == "without a GPU" else "odd")
+    return request.getfixturevalue(FIXTURES[request.param])
 
 
-@pytest.fixture(params=sections.PAGES)
-def each(file, request):
+#: The pages of each run; the story is the same for every one.
+EACH = [(run, page) for run in ("without a GPU", "odd") for page in sections.PAGES if (run, page) != ("odd", "story")]
+
+
+@pytest.fixture(params=EACH, ids="-".join)
+def each(request):
     """Each page of a run."""
-    return file.with_name(f"{request.param}.html")
+    run, page = request.param
+    return request.getfixturevalue(FIXTURES[run]).with_name(f"{page}.html")
 
 
 @pytest.fixture

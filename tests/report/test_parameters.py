@@ -253,8 +253,9 @@ def test_a_kernel_whose_parameters_changed_was_edited(recorded, monkeypatch):
     assert edited(loops | {"tiled": later}) == "edited since: tiled"
 
 
-def test_words_of_others_cannot_become_markup(tmp_path):
+def test_words_of_others_cannot_become_markup(tmp_path, monkeypatch):
     """Titles, names of devices and messages are text on the page, in tables, prose, headings and drawings."""
+    monkeypatch.setattr(render, "RECORDED", tmp_path / "none")  # of the story, which has no words of this run
     study = sweeping({"kernel": "naive", "dtype": "float", "shapes": "square", "block": "32x32"}, title=f"Mine {EVIL}")
     study["tasks"]["launch_limits"] = synthetic.config()["tasks"]["launch_limits"]
     folder = synthetic.write(tmp_path / "recorded/nvidia-h200", study=study)

@@ -1,5 +1,6 @@
 """Hash everything that determines a binary; equal hashes mean equal binaries. No compiler is needed."""
 
+import functools
 from collections.abc import Sequence
 
 from kernelscope.files import digest
@@ -19,8 +20,13 @@ def source_sha256(kernel: Kernel, instance: str, device: Device) -> str:
     It needs no compiler. The comments of C++ do not count, so they can be edited after a run was recorded; lines do,
     because messages name them.
     """
-    source, *headers = map(without_comments, kernel.code) if kernel.path.suffix != ".py" else kernel.code
-    return digest([source, *([headers] if headers else []), instance, *_options(kernel, device)])
+    return _source_sha256(tuple(kernel.code), kernel.path.suffix, instance, _options(kernel, device))
+
+
+@functools.lru_cache(maxsize=4096)  # many rows of a run share an instance
+def _source_sha256(code: tuple[str, ...], suffix: str, instance: str, options: tuple[str, str]) -> str:
+    source, *headers = map(without_comments, code) if suffix != ".py" else code
+    return digest([source, *([headers] if headers else []), instance, *options])
 
 
 def row_sha256(kernel: Kernel, point: Point | None, device: Device) -> str:
