@@ -50,6 +50,9 @@ RANKED = rows(
     ("cublas", "float", 1024, 1024, 1024, 5.0),
     ("stream_k", "float", 4096, 4096, 4096, 5.0),
     ("cublas", "float", 4096, 4096, 4096, 4.0),
+    ("naive", "float", 1024, 1024, 1088, 9.0),
+    ("cublas", "float", 1024, 1024, 1088, 5.0),
+    ("cublas_best", "float", 1024, 1024, 1088, 1.0),
     ("cublas_bf16", "bfloat16", 1024, 1024, 1024, 5.0),
     ("clusters", "bfloat16", 1024, 1024, 1024, 4.0),
     ("a_kernel_of_once", "bfloat16", 1024, 1024, 1024, 3.0),
@@ -70,6 +73,7 @@ def chosen(kernels, dtype, shape, grade="A", timed=RANKED, gpu="nvidia-h200", ca
         ("float", (1024, 1024, 1024), "B", "float_always"),
         ("float", (1024, 1024, 1024), "A", "float_always"),
         ("float", (512, 2048, 576), "A", "float_always"),  # alike
+        ("float", (1024, 1024, 1088), "A", "float_always"),  # where only a kernel without tuned parameters was timed
         ("float", (512, 2064, 576), "A", None),  # more than twice the size
         ("float", (1024, 1020, 1024), "A", None),  # of another kind of rows
         ("float", (1025, 1024, 1024), "A", None),  # of another class
@@ -92,10 +96,16 @@ def test_a_gpu_gets_what_it_can_run_with_its_own_parameters(kernels):
     assert found.shape == wanted.shape and found.dtype == "float"
 
 
+def _timed_at(timed, dtype, shape):
+    """The kernels that were timed at a product."""
+    return timed["kernel"][(timed[["dtype", "n", "p", "m"]] == [dtype, *shape]).all(axis=1)].unique()
+
+
 def test_what_was_recorded_is_never_slower_than_the_library(kernels):
     """At every recorded product with a time of the library."""
     timed = recorded_times("nvidia-h200")
-    anchors = timed[timed["kernel"].map(lambda name: name in kernels and kernels[name].library == "cublas")]
+    called = {name for name, kernel in kernels.items() if kernel.library == "cublas" and not kernel.searched}
+    anchors = timed[timed["kernel"].isin(called)]
     anchors = anchors[anchors["dtype"].isin(DTYPES.values())].groupby(["dtype", "n", "p", "m"])["time_ms"].min()
     own = 0
     for (dtype, *shape), library_ms in anchors.items():
@@ -105,10 +115,20 @@ def test_what_was_recorded_is_never_slower_than_the_library(kernels):
             if found is None:
                 continue
             same = (timed[["dtype", "n", "p", "m"]] == [dtype, *shape]).all(axis=1) & (timed["kernel"] == found.kernel)
+            if not same.any():
+                assert not any(kernels[name].tuned for name in _timed_at(timed, dtype, shape) if name in kernels)
+                continue
             assert timed["time_ms"][same].min() < library_ms
             assert kernels[found.kernel].plan(found, Device.from_capability("9.0", 132)).launches
             own += 1
     assert own > 20, "and own kernels are chosen at all"
+
+
+def test_doubles_made_of_bytes_are_chosen_where_they_were_recorded_as_the_fastest(kernels):
+    timed = recorded_times("nvidia-h200")
+    choices = [("A", "double_always"), ("none", "double_from_int8")]
+    assert [chosen(kernels, "double", (8192,) * 3, grade, timed) for grade, _ in choices] == [own for _, own in choices]
+    assert chosen(kernels, "double", (1024,) * 3, "none", timed) == "dmma_pipelined"
 
 
 def test_an_unknown_gpu_takes_the_first_recorded_run():

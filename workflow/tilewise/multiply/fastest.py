@@ -45,13 +45,16 @@ def fastest(
 ) -> Point | None:
     """The point of the fastest kernel of a grade, or of a better one, for the product of `wanted`.
 
-    `rows` are from `recorded_times`. The ranking is that of the most similar product with a time of the library: of the
-    same class, whose rows are multiples of FRIENDLY elements if those of `wanted` are, and no size of which is more
-    than MOST_APART times that of the other. None if there is no such product, or if the library is the fastest.
+    `rows` are from `recorded_times`. The ranking is that of the most similar product with times of the library and of a
+    kernel with tuned parameters: of the same class, whose rows are multiples of FRIENDLY elements if those of `wanted`
+    are, and no size of which is more than MOST_APART times that of the other. None if there is no such product, or if
+    the library is the fastest.
     """
-    libraries = [name for name, kernel in kernels.items() if kernel.library]
     rows = rows[rows["dtype"] == wanted.dtype]
-    anchored = rows[rows["kernel"].isin(libraries)][SHAPE].drop_duplicates().to_dict("records")
+    libraries = {name for name, kernel in kernels.items() if kernel.library and not kernel.searched}
+    ranked = {name for name, kernel in kernels.items() if kernel.tuned}
+    timed = rows.groupby(SHAPE)["kernel"].agg(set)
+    anchored = [dict(zip(SHAPE, shape)) for shape, names in timed.items() if names & libraries and names & ranked]
     similar = {tuple(shape.values()): apart for shape in anchored if (apart := _apart(shape, wanted.shape)) is not None}
     if not similar:
         return None
