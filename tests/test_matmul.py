@@ -124,13 +124,6 @@ def test_what_was_recorded_is_never_slower_than_the_library(kernels):
     assert own > 20, "and own kernels are chosen at all"
 
 
-def test_doubles_made_of_bytes_are_chosen_where_they_were_recorded_as_the_fastest(kernels):
-    timed = recorded_times("nvidia-h200")
-    choices = [("A", "double_always"), ("none", "double_from_int8")]
-    assert [chosen(kernels, "double", (8192,) * 3, grade, timed) for grade, _ in choices] == [own for _, own in choices]
-    assert chosen(kernels, "double", (1024,) * 3, "none", timed) == "dmma_pipelined"
-
-
 def test_an_unknown_gpu_takes_the_first_recorded_run():
     assert recorded_times("nvidia-x1").equals(recorded_times("nvidia-h100-80gb-hbm3"))
 

@@ -1,5 +1,7 @@
 """The table of kernels that were timed in turns."""
 
+import dataclasses
+
 import pandas as pd
 import pytest
 import synthetic
@@ -38,6 +40,28 @@ def test_products_of_different_moduli_have_a_row_each(tmp_path):
     table = duels.duels(load_evidence([folder], recorded=None))
     of_bytes = table[(table["kernel"] == "double_from_int8") & (table["n"] == 8192)]
     assert set(of_bytes["moduli"]) == {13, 14, 15, 16} and len(of_bytes) == 4
+
+
+def test_the_best_choice_of_the_largest_product_comes_first(evidence):
+    """A choice is not the best if it is fast because its errors are large."""
+    rows = evidence.gpu
+    turned = rows.index[rows["turns"].notna() & (rows["kernel"] == "clusters") & (rows["dtype"] == "half")]
+    [at] = turned[rows.loc[turned, "n"] == rows.loc[turned, "n"].max()]
+    coarse = rows.loc[[at]].assign(time_ms=rows["time_ms"][at] / 2, relative_error=10 * rows["relative_error"][at])
+    both = dataclasses.replace(evidence, gpu=pd.concat([rows, coarse], ignore_index=True))
+    table = duels.duels(both)
+    work = table["n"].astype(float) * table["m"] * table["p"]
+    assert work.is_monotonic_decreasing and work.nunique() > 1
+    same = table[(table["kernel"] == "clusters") & (table["dtype"] == "half") & (table["n"] == rows["n"][at])]
+    assert same["time_ms"].tolist() == [rows["time_ms"][at]]
+
+
+def test_under_load_the_best_of_the_library_is_its_faster_call_there(evidence):
+    columns = [f"sustained_vs_{name}{end}" for name in ("best", "default") for end in ("", "_low", "_high")]
+    for given, shown in ((1.02, 0.99), (0.98, 0.98)):
+        row = dict.fromkeys(columns[:3], given) | dict.fromkeys(columns[3:], 0.99)
+        table = duels.duels(dataclasses.replace(evidence, gpu=evidence.gpu.assign(**row)))
+        assert (table[columns[:3]] == shown).all(axis=None)
 
 
 def test_shares_of_the_library_are_those_of_the_turns(evidence):
