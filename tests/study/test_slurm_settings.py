@@ -136,6 +136,8 @@ def test_times_come_from_the_samples_of_the_recorded_run(tmp_path):
         named | {"task": f"t{number}", "kernel": kernel, "time_ms": ms, "samples": count, "runs": runs}
         for number, (kernel, ms, count, runs) in enumerate(TIMED)
     ]
+    duel = {"task": "turns", "p": 5, "time_ms": 1, "samples": 10, "duel_s": 24.0}
+    rows += [named | duel | {"kernel": kernel} for kernel in ("a", "b", "library")]
     columns.frame(rows, "measurements").to_csv(folder / "measurements.csv", index=False)
 
     def seconds(*kernels, p=2, per_point=1, backend="gpu"):
@@ -146,6 +148,7 @@ def test_times_come_from_the_samples_of_the_recorded_run(tmp_path):
     assert seconds("a") == gpu + 0.03, "the slowest of those alike, in three runs"
     assert seconds("a", "loop", "c", "new") == pytest.approx(4 * gpu + 0.03 + 2)
     assert seconds("a", p=4) == gpu, "another shape"
+    assert seconds("a", "b", "library", p=5) == 3 * gpu + 24, "turns and load of all kernels of a product"
     assert seconds("a", per_point=0.25) == pytest.approx(0.25 * (gpu + 0.03))
     assert seconds("a", "a", backend="emulator") == 2 * emulator
 

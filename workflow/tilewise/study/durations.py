@@ -27,11 +27,13 @@ TUNE_S = 300
 
 @functools.cache
 def recorded_seconds(folder: Path = RECORDED) -> dict[tuple, float]:
-    """Seconds that the samples of a product took in the recorded runs, by kernel, type, n, p and m; of several, the
-    most."""
+    """Seconds of a product's samples in the recorded runs, or its share of turns and load, by kernel, type, n, p
+    and m; of several, the most."""
     runs = (columns.read(path, "measurements") for path in sorted(folder.glob("*/measurements.csv")))
     rows = pd.concat([columns.empty_table("measurements"), *runs])
-    seconds = rows["time_ms"] * rows["samples"] * rows["runs"].fillna(1) / 1000
+    contenders = rows.groupby(["platform", "task", "dtype", *columns.SHAPE])["kernel"].transform("size")
+    samples = rows["time_ms"] * rows["samples"] * rows["runs"].fillna(1) / 1000
+    seconds = (rows["duel_s"].astype("Float64") / contenders).fillna(samples)
     return seconds.groupby([rows[name] for name in ("kernel", "dtype", *columns.SHAPE)]).max().dropna().to_dict()
 
 
