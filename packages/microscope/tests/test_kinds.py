@@ -62,7 +62,7 @@ def test_kind(name, parameters, library):
     names = re.findall(r"(\w+)(?:,|$)", parameters)
     kind, words = next((KINDS[word] for word in KINDS if word in name), ("race", "that update is lost"))
     blocks = 1 if kind == "uninitialised" else 2
-    threads = 384 if "setmaxnreg" in name else 128 if "wgmma" in name else 16 if "ticket" in name else 64
+    threads = 384 if "setmaxnreg" in name else 128 if "wgmma" in name else 40 if "ticket" in name else 64
     report = trace(library, name, blocks, threads, {each: GIVEN[each] for each in names}, limit=60)
     if not name.endswith("_faulty"):
         assert not report.faults, str(report)
