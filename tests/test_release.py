@@ -10,9 +10,11 @@ import tarfile
 from pathlib import Path
 
 import pytest
+import synthetic
 from clones import edit, package_path
 
 from tilewise import RECORDED, ROOT, UserError, release
+from tilewise.report import render
 
 SAMPLES = b"samples of a run"
 
@@ -65,29 +67,18 @@ def clone(tmp_path):
     return folder
 
 
-def made(clone):
-    """`make release` in a clone, ended, and what it printed."""
-    variables = os.environ | {"PYTHONPATH": package_path(clone)}
-    done = subprocess.run(["make", "release"], cwd=clone, env=variables, capture_output=True, text=True, timeout=1200)
-    return done, done.stdout + done.stderr
-
-
 def commit(clone):
     name = ["-c", "user.name=A", "-c", "user.email=a@example.com"]
     subprocess.run(["git", *name, "commit", "--quiet", "--all", "--message", "a release"], cwd=clone, check=True)
 
 
-@pytest.mark.slow  # it renders the pages
-def test_a_release_has_the_source_the_samples_and_the_pages(clone):
-    done, said = made(clone)
-    assert done.returncode and "report/recorded/nvidia-h200/samples.sha256); commit or remove them" in said
-    assert not (clone / "dist").exists()
-    commit(clone)
-    done, said = made(clone)
-    assert done.returncode == 0, said
+PAGES = {f"pages/{name}.html" for name in ("index", "report", "story", "assignment")}
+
+
+def check_release(clone, said):
+    """Whether dist/ of a clone has the source, the samples and the pages, with their sums."""
     version, dist = release.check_metadata()[0], clone / "dist"
-    pages = {f"pages/{name}.html" for name in ("index", "report", "story", "assignment")}
-    files = {f"tilewise-{version}.tar.gz", "nvidia-h200-samples.tar.xz", *pages}
+    files = {f"tilewise-{version}.tar.gz", "nvidia-h200-samples.tar.xz", *PAGES}
     there = {path.relative_to(dist).as_posix() for path in dist.rglob("*") if path.is_file()}
     assert there == files | {"SHA256SUMS"}
     subprocess.run(["sha256sum", "--check", "--quiet", "--strict", "SHA256SUMS"], cwd=dist, check=True)
@@ -97,13 +88,54 @@ def test_a_release_has_the_source_the_samples_and_the_pages(clone):
         names = {name.partition("/")[2] for name in archive.getnames()}
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=clone, capture_output=True, text=True, check=True).stdout
     assert set(tracked.strip("\0").split("\0")) <= names
-    for name in pages:
-        links = set(re.findall(r'href="(\w+\.html)', (dist / name).read_text()))
+
+
+def check_site(folder, runs):
+    """Whether the pages lead to each other, and say of these runs that they are recorded."""
+    for path in folder.glob("*.html"):
+        links = set(re.findall(r'href="(\w+\.html)', path.read_text()))
         assert links == {"report.html", "story.html", "assignment.html"}
-    report = (dist / "pages/report.html").read_text()
+    report = (folder / "report.html").read_text()
     assert "The recorded runs" in report and "Your run" not in report and "This run" not in report
     [data] = re.findall(r"<p>Data: (.*?)</p>", report, re.DOTALL)
-    assert len(data.split("; ")) == data.count(", recorded") == len(list(RECORDED.glob("*/device.json")))
+    assert len(data.split("; ")) == data.count(", recorded") == runs
+
+
+def test_a_release_has_the_source_the_samples_and_the_sums(clone, monkeypatch):
+    def site(folder):
+        folder.mkdir()
+        for name in PAGES:
+            (folder / Path(name).name).write_text("a page")
+        return []
+
+    for name, value in {"ROOT": clone, "RECORDED": clone / "report" / "recorded", "write_site": site}.items():
+        monkeypatch.setattr(release, name, value)
+    with pytest.raises(UserError, match=r"1 changed files \(report/recorded/nvidia-h200/samples\.sha256\); commit"):
+        list(release.make(clone / "dist"))
+    assert not (clone / "dist").exists()
+    commit(clone)
+    check_release(clone, "\n".join(release.make(clone / "dist")))
+    (clone / "new.md").touch()
+    with pytest.raises(UserError, match=r"1 changed files \(new\.md\)"):
+        list(release.make(clone / "dist"))
+
+
+def test_the_site_of_recorded_runs_is_theirs_alone(tmp_path, monkeypatch):
+    synthetic.write(tmp_path / "recorded" / "tesla-t4")
+    monkeypatch.setattr(render, "RECORDED", tmp_path / "recorded")  # which the story is not about
+    assert render.write_site(tmp_path / "site", tmp_path / "recorded") == []
+    assert {path.name for path in (tmp_path / "site").iterdir()} == {Path(name).name for name in PAGES}
+    check_site(tmp_path / "site", 1)
+
+
+@pytest.mark.exhaustive  # all pages of the recorded runs, which other tests render too
+def test_make_release_as_it_is_typed(clone):
+    commit(clone)
+    variables = os.environ | {"PYTHONPATH": package_path(clone)}
+    done = subprocess.run(["make", "release"], cwd=clone, env=variables, capture_output=True, text=True, timeout=1200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    check_release(clone, done.stdout)
+    check_site(clone / "dist" / "pages", len(list(RECORDED.glob("*/device.json"))))
 
 
 def test_samples_of_another_run_are_refused(tmp_path):
