@@ -390,10 +390,10 @@ def load_evidence(
 ) -> Evidence:
     """Evidence from the folders of this run's platforms (default: all in results/), for one task or for all.
 
-    If no platform of the run has a GPU, the recorded platforms supply the times, the latest recording first, and
+    If no platform of the run has a GPU, the recorded platforms supply the times, in the order of their recording, and
     are marked as recorded. `kernels` is the registry (default: that of the study), `config` that of this run (default:
-    the platforms' config.json). The folders are those
-    of recorded runs if they are `of_record`; such a run may lack rows.
+    the platforms' config.json). The folders are those of recorded runs if they are `of_record`, and such a run may lack
+    rows.
     """
     if folders is None:
         folders = sorted(path.parent for path in RESULTS.glob("*/device.json")) or [RESULTS / "<platform>"]
@@ -405,7 +405,7 @@ def load_evidence(
         kept = sorted(Path(recorded).glob("*/device.json"))
         kept = [path for path in kept if path.parent.name not in {platform.name for platform in platforms}]
         loaded = [load_platform(path.parent, task, True, kernels) for path in kept]
-        gpus += tuple(sorted(loaded, key=lambda gpu: gpu.device.captured, reverse=True))
+        gpus += tuple(sorted(loaded, key=lambda gpu: gpu.device.captured))
     everyone = list({platform.name: platform for platform in (*gpus, *platforms)}.values())
     on_cpu = {name for name, kernel in kernels.items() if not kernel.on_gpu}
 

@@ -84,8 +84,8 @@ def _model(name: str) -> str:
 
 
 def load_record(recorded: Path = RECORDED) -> Evidence | None:
-    """The recorded runs as evidence by themselves, the latest recording first; None if the folder has none."""
-    files = sorted(recorded.glob("*/device.json"), key=lambda file: read_json(file)["captured"], reverse=True)
+    """The recorded runs as evidence by themselves, in the order of their recording; None if the folder has none."""
+    files = sorted(recorded.glob("*/device.json"), key=lambda file: read_json(file)["captured"])
     folders = [file.parent for file in files]
     return load_evidence(folders, recorded=recorded / "none", of_record=True) if folders else None
 
