@@ -162,9 +162,9 @@ def add_cards(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, in
         rows = _beside(_renamed(rows, kept), kept)
         rows = rows[rows["recorded_uuid"].notna() & (rows["recorded_uuid"] != rows["gpu_uuid"])]
         other = rows["build_sha256"] != rows["recorded_sha256"]
-        rows.loc[_of_other_library(rows, other, kernels), list(RATIOS)] = float("nan")
         # As the table of kernels in turns has it: to the faster of the library's calls.
         rows["sustained_vs_best"] = rows[["sustained_vs_best", "sustained_vs_default"]].min(axis="columns")
+        rows.loc[_of_other_library(rows, other, kernels), list(RATIOS)] = float("nan")
         words = "built from other sources than the recorded row"
         left_out += [f"{run}: {check.row_label(row)}: {words}" for row in rows[other].to_dict("records")]
         found.append(rows[~other].drop(columns=["recorded_uuid", "recorded_sha256"]).assign(platform=names[0]))
@@ -199,7 +199,7 @@ def _renamed(rows: pd.DataFrame, kept: Platform) -> pd.DataFrame:
 
 
 def _of_other_library(rows: pd.DataFrame, other: pd.Series, kernels: Mapping[str, Kernel]) -> pd.Series:
-    """Whether a row's ratios are to another library than those of the recorded run: `other` says so of its own rows."""
+    """Rows whose ratios refer to another library than those of the recorded run; `other` marks rows of other builds."""
     product = ["dtype", *columns.SHAPE]
     library = rows["kernel"].isin([name for name, kernel in kernels.items() if kernel.library])
     return (other & library).groupby([rows[name] for name in product], dropna=False).transform("any")
