@@ -129,7 +129,7 @@ def test_all_sides_stand_in_one_row(record, tmp_path):
 
 
 def test_a_table_is_at_the_largest_square_of_this_run(record, tmp_path):
-    """A quick run stands beside the record at its own n = 1024, a run without a GPU beside it at its largest n."""
+    """The tables beside the record are at n = 1024 for a quick run, and at the record's n for a run without a GPU."""
     study = synthetic.config()
     study["shapes"] |= {name: [dict.fromkeys("npm", 1024)] for name in ("square", "square_4096")}
     study["tasks"] = {"ladder_float": study["tasks"]["ladder_float"]}

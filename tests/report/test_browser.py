@@ -76,7 +76,7 @@ def file(request):
     return request.getfixturevalue(FIXTURES[request.param])
 
 
-#: The pages of each run; the story is the same for every one.
+#: The pages of each run; the story does not depend on the run.
 EACH = [(run, page) for run in ("without a GPU", "odd") for page in sections.PAGES if (run, page) != ("odd", "story")]
 
 

@@ -4,7 +4,7 @@ import pandas as pd
 
 from tilewise.evidence import Evidence
 from tilewise.explain.timings import LOWERED, by_shape, describe, fastest_first
-from tilewise.study import columns
+from tilewise.explain.variability import on_all_cards
 from tilewise.study.accuracy import ROUNDING
 from tilewise.study.columns import SHAPE
 from tilewise.study.status import Status
@@ -40,9 +40,7 @@ def duels(evidence: Evidence) -> pd.DataFrame:
 def _over_cards(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The rows of a table with the ratios on all cards that timed their points in turns, if several did."""
     key = ["platform", "task", "kernel", "dtype", *SHAPE, *evidence.choice]
-    others = [gpu.cards for gpu in evidence.gpus if len(gpu.cards)]
-    wanted = [*key, "gpu_uuid", "vs_best", "sustained_vs_best"]
-    rows = columns.set_types(pd.concat([table, *others], ignore_index=True).reindex(columns=wanted))
+    rows = on_all_cards(table, evidence, [*key, "gpu_uuid", "vs_best", "sustained_vs_best"])
     groups = rows[rows["vs_best"].notna()].groupby(key, sort=False, dropna=False)
     found = groups.agg(
         card_count=("gpu_uuid", "nunique"),

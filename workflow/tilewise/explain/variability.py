@@ -102,6 +102,12 @@ def with_cards(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     return rows.merge(known, how="left", on=keys).set_axis(rows.index)
 
 
+def on_all_cards(own: pd.DataFrame, evidence: Evidence, wanted: list[str]) -> pd.DataFrame:
+    """The columns `wanted` of some rows of GPUs, followed by those of further cards in the same tasks."""
+    others = [gpu.cards.loc[gpu.cards["task"].isin(own["task"])] for gpu in evidence.gpus if len(gpu.cards)]
+    return columns.set_types(pd.concat([own, *others], ignore_index=True).reindex(columns=wanted))
+
+
 def _keys(evidence: Evidence) -> list[str]:
     return ["platform", "kernel", "dtype", *SHAPE, *evidence.choice]
 
@@ -109,10 +115,8 @@ def _keys(evidence: Evidence) -> list[str]:
 def _by_point(evidence: Evidence) -> pd.DataFrame:
     """One row per point that a known card measured, in any task: how many cards did, and the extremes of the times."""
     keys = _keys(evidence)
-    wanted = [*keys, "gpu_uuid", "time_ms", "sm_clock_mhz"]
     own = evidence.gpu[(evidence.gpu["status"] == Status.OK) & (evidence.gpu["gpu_uuid"].fillna("") != "")]
-    others = [gpu.cards.loc[gpu.cards["task"].isin(own["task"])] for gpu in evidence.gpus if len(gpu.cards)]
-    rows = columns.set_types(pd.concat([own, *others], ignore_index=True).reindex(columns=wanted))
+    rows = on_all_cards(own, evidence, [*keys, "gpu_uuid", "time_ms", "sm_clock_mhz"])
     groups = rows.assign(cycles=rows["time_ms"] * rows["sm_clock_mhz"]).groupby(keys, sort=False, dropna=False)
     found = groups.agg(
         card_count=("gpu_uuid", "nunique"),

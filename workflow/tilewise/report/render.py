@@ -348,7 +348,7 @@ class Page:
         title, words = (re.search(pattern, parts[0], re.DOTALL) for pattern in (_TITLE, _FIRST_WORDS))
         options |= {"title": _plain(title[1]) if title else "", "description": _plain(words[1]) if words else ""}
         options |= {
-            "preview": preview_of(page) if pages is sections.PAGES else "",
+            "preview": preview_of(page) if pages == sections.PAGES else "",
             "cited": read_yaml(CITATION),
             "measured": [
                 (each.label, each.device.captured[:10], each.commits)
