@@ -86,7 +86,8 @@ class Compiler:
         except Exception as error:  # of MLIR, LLVM, ptxas and their like
             if full := refusal(str(error)):
                 raise MachineError(f"the compiler of {self.language.name} cannot go on: {full}; {REMEDIES}") from None
-            said = str(error).strip().splitlines() or [type(error).__name__]
+            # cuTile's errors as text end with a place in the source, which is unknown if tileiras fails.
+            said = str(getattr(error, "message", error)).strip().splitlines() or [type(error).__name__]
             target = capability.replace(".", "")
             raise UserError(f"{place} does not compile for sm_{target}: {said[-1]}") from None
 
