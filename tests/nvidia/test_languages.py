@@ -1,11 +1,13 @@
 """The languages besides CUDA C++: what compiles them, what their rows say, and their kernels in their interpreters."""
 
+import dataclasses
 import importlib.metadata
 import itertools
 import os
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +15,9 @@ from builders import work_of
 
 from tilewise import KERNELS as FOLDER
 from tilewise import ROOT
-from tilewise.compile.build import unsupported
+from tilewise.compile.build import build, unsupported
 from tilewise.measure.probe import PACKAGES
+from tilewise.nvidia.gpus import VISIBLE
 from tilewise.nvidia.languages import COMPILERS
 from tilewise.study import registry, verify
 from tilewise.study.device import Device
@@ -70,6 +73,23 @@ def test_a_compiler_that_cannot_be_imported_costs_rows_of_one_line(monkeypatch, 
     [job] = work_of([at], KERNELS, GPU, config, tmp_path).jobs()
     assert job.row["status"] == "compile_error" and "\n" not in job.row["message"]
     assert f"{LANGUAGES[kind].name} cannot be imported" in job.row["message"]
+
+
+def test_a_compiler_sees_no_gpu_and_runs_in_a_process_of_its_own(monkeypatch, tmp_path):
+    """It could take memory of a GPU on which another job measures, and keep it."""
+
+    def tell(*_):
+        return f"{os.getpid()} {os.environ[VISIBLE]}".encode(), {"symbol": "told"}
+
+    (tmp_path / "own.py").write_text("naive = None")
+    kernel = dataclasses.replace(KERNELS["warp_naive"], folder=tmp_path, source="own.py")
+    monkeypatch.setenv(VISIBLE, "0,1")
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.1")
+    monkeypatch.setitem(COMPILERS, kernel.kind, dataclasses.replace(COMPILERS[kernel.kind], module="os", compile=tell))
+    built = build({kernel.name: ["naive<float>"]}, {kernel.name: kernel}, GPU, tmp_path / "build")
+    process, _, seen = Path(built[kernel.name]["instances"]["naive<float>"]["file"]).read_text().partition(" ")
+    assert int(process) != os.getpid() and seen == ""
+    assert os.environ[VISIBLE] == "0,1"
 
 
 def points(config):

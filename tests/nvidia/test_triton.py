@@ -100,7 +100,8 @@ def played(monkeypatch):
 @pytest.mark.parametrize("aligned", [True, False])
 def test_what_triton_is_asked(played, config, tmp_path, aligned):
     where = at(m=512 if aligned else 510)
-    [job] = work_of([where], KERNELS, GPU, config, tmp_path).jobs()
+    [instance] = KERNELS["triton"].plan(where).instances
+    TRITON.compile_cubin(KERNELS["triton"], instance, "9.0")
     [((function, signature, constants, attributes), target, options)] = played
     assert list(signature) == function.arg_names and signature["A"] == "*fp32" and signature["p"] == "i32"
     named = {function.arg_names[place]: value for (place,), value in constants.items()}
@@ -109,6 +110,7 @@ def test_what_triton_is_asked(played, config, tmp_path, aligned):
     assert divisible == (["A", "B", "C", "n", "p", "m"] if aligned else ["A", "B", "C"])
     assert target.given == ("cuda", 90, 32) and options["num_warps"] == 4 and options["num_stages"] == 3
     assert sys.modules["triton"].knobs.cache.dir == "before", "its cache is left alone"
+    [job] = work_of([where], KERNELS, GPU, config, tmp_path).jobs()
     [launch] = job.launches
     assert launch.dynamic_shared_bytes == 98304, "which only the compiler knows"
     assert list(job.files.values()) == [

@@ -16,7 +16,7 @@ from kernelscope.cpp import compile_library, include_options
 from kernelscope.files import atomic_path, digest
 from tilewise import MachineError, UserError
 from tilewise.files import processes, read_json, write_json
-from tilewise.nvidia import nvrtc
+from tilewise.nvidia import gpus, nvrtc
 from tilewise.nvidia.languages import COMPILERS
 from tilewise.study.builds import HOST_FLAGS, source_sha256
 from tilewise.study.device import Device
@@ -55,7 +55,7 @@ def build(
 
     `wanted` maps kernels to instances. The binaries of a kernel go into a folder of its name in `folder`; each is named
     after what it was compiled from and is never compiled twice, so a killed build goes on where it was. With one worker
-    everything is compiled in this process. Raises UserError if the machine lacks a compiler.
+    everything but other languages is compiled in this process. Raises UserError if the machine lacks a compiler.
     """
     found: Builds = {}
     todo: list[Unit] = []
@@ -67,8 +67,11 @@ def build(
         found[name] = {"unsupported": why, "instances": entries}
         if not why:
             todo += _units(kernel, entries, device, place)
+    # The compiler of another language may take memory of every GPU that it sees, on which other jobs measure.
+    aside = any(unit.kernel.kind in COMPILERS for unit in todo)
     with contextlib.ExitStack() as stack:
-        if workers > 1 and len(todo) > 1:
+        if aside or (workers > 1 and len(todo) > 1):
+            stack.enter_context(gpus.show_only(""))
             pool = stack.enter_context(processes(workers, "built kernels", "run again with fewer cores"))
             built: Iterable[dict[str, dict]] = pool.map(_compile, todo)
         else:
