@@ -96,11 +96,6 @@ def _cell(row, column, machine):
     return text if column != "time_ms" or pd.isna(row["apart"]) else f"{text} {plus_minus(row['apart'])}"
 
 
-def _words(caption: str) -> str:
-    """A caption as text, without its tags."""
-    return html.unescape(re.sub(r"<[^>]+>", "", caption))
-
-
 @dataclass(frozen=True)
 class _Table:
     """A table that is to be shown: its rows, its columns with their headings, and how to say its cells."""
@@ -114,7 +109,7 @@ class _Table:
         """The table as HTML in its own box, which scrolls if the page is narrow."""
         rows, large = self._records()
         lines = [(*self._about(row), self._cells(row)) for row in rows]
-        label, wide = _words(caption.split(".")[0]), "wide" if len(self.columns) > _WIDE_FROM else ""
+        label, wide = Markup(caption.split(".")[0]).striptags(), "wide" if len(self.columns) > _WIDE_FROM else ""
         return pieces().table(wide, label, Markup(caption), self._groups(), self._heads(large), lines)
 
     def packed(self, caption: str) -> str:
@@ -328,7 +323,7 @@ def figure_html(drawing: str, caption: str, name: str, number: int, folded: bool
     name = name or name_of(caption)
     from tilewise.report.svg import inline  # Matplotlib is slow to import, and a start of Snakemake needs no drawings
 
-    drawing = inline(drawing, name, _words(_title_of(caption)), _words(caption))
+    drawing = inline(drawing, name, Markup(_title_of(caption)).striptags(), Markup(caption).striptags())
     return _framed(drawing, caption, name, number, folded=folded), name, drawing
 
 
@@ -363,5 +358,5 @@ def steps_html(name: str, number: int) -> tuple[str, str]:
 def _framed(
     drawing: str, caption: str, name: str, number: int | None, place: str = "", code: str = "", folded: bool = False
 ) -> str:
-    about = (name, _words(_title_of(caption)), Markup(caption), number, pack(drawing) if folded else Markup(drawing))
-    return pieces().figure(*about, FIGURES_FOLDER, place, code, folded)
+    title, shown = Markup(_title_of(caption)).striptags(), pack(drawing) if folded else Markup(drawing)
+    return pieces().figure(name, title, Markup(caption), number, shown, FIGURES_FOLDER, place, code, folded)

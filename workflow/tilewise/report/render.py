@@ -1,10 +1,7 @@
 """The pages: sections with their numbers, tables and figures, each page one file that needs no network."""
 
-import base64
 import contextlib
 import functools
-import gzip
-import html
 import importlib.util
 import itertools
 import json
@@ -345,8 +342,9 @@ class Page:
             "sections": parts,
             "headings": self.headings,
         }
-        title, words = (re.search(pattern, parts[0], re.DOTALL) for pattern in (_TITLE, _FIRST_WORDS))
-        options |= {"title": _plain(title[1]) if title else "", "description": _plain(words[1]) if words else ""}
+        found = (re.search(pattern, parts[0], re.DOTALL) for pattern in (_TITLE, _FIRST_WORDS))
+        title, words = (Markup(each[1]).striptags() if each else "" for each in found)
+        options |= {"title": title, "description": words}
         options |= {
             "preview": preview_of(page) if pages == sections.PAGES else "",
             "cited": read_yaml(CITATION),
@@ -549,11 +547,6 @@ def _in_colour(drawn: Mapping[str, str], style: str) -> dict[str, str]:
     return {name: plain.sub(lambda found: colours.get(found[1], found[0]), svg) for name, svg in drawn.items()}
 
 
-def _plain(text: str) -> str:
-    """HTML as text in one line."""
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", "", text)).split())
-
-
 def anchor_of(title: str) -> str:
     """The anchor of a heading: its letters and digits."""
     return re.sub(r"\W+", "-", title).strip("-")
@@ -577,4 +570,4 @@ def _datatables() -> str:
     text, found = re.subn(r"export *\{[^}]*?(\w+) as default[^}]*\}", r"return \1", path.read_text(encoding="utf-8"))
     if found != 1:
         raise UserError(f"{path}: it does not export DataTables; pip install the itables of pyproject.toml")
-    return base64.b64encode(gzip.compress(f'"use strict";{text}'.encode(), mtime=0)).decode()
+    return markup.pack(f'"use strict";{text}')
