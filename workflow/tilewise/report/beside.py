@@ -273,7 +273,7 @@ def html(table: pd.DataFrame, sides: Sides, first: str, caption: str, name: str,
         cells = own.drop_duplicates("side").set_index("side")
         line: list[tuple[str, object]] = [("words", keep_together(str(own.iloc[0][each]))) for each in by]
         line += [("side", Markup(_cell(cells.loc[side] if side in cells.index else None))) for side in shown]
-        lines.append(("", "", line + [("blank", "")] * bool(blank)))
+        lines.append(("", line + [("blank", "")] * bool(blank)))
     headings = [("words", {"dtype": "type", "label": keep_together(first or "case")}.get(each, each)) for each in by]
     headings += [("side", sides.headings[side]) for side in shown] + [("blank", blank)] * bool(blank)
     label = text.unescape(caption.split("</b>")[0].split("<b>")[-1].strip(" ."))
