@@ -290,7 +290,7 @@ def verdicts_html(verdicts: pd.DataFrame, names: Collection[str]) -> str:
     for name, own in table.groupby("id", sort=False):
         first = own.iloc[0]
         verdict = claims.Verdict(first["of_claim"])
-        numbers = "; ".join(claims.case_lines(own))
+        numbers = claims.by_case(own, claims.beside_published, "; ")
         numbers = Markup(notes.note_html(numbers)) if notes.is_note(numbers) else numbers
         lines.append((name, verdict.mark, verdict.elsewhere, f"({first['source']}) {first['claim']}", numbers))
     return pieces().verdicts(lines) if lines else ""

@@ -157,15 +157,12 @@ class Page:
 
     def speedups(self, title: str, caption: str = "") -> Markup:
         """The speed-up over the naive kernel, rung by rung, of this run and the recorded ones."""
-        return self._piece(
-            f"Figure: {title}",
-            lambda: self._framed(
-                figures.svg(headlines.draw_speedups(headlines.speedups(self.sides), self.sides)),
-                title,
-                caption,
-                "speedups",
-            ),
-        )
+
+        def made() -> str:
+            drawn = headlines.draw_speedups(headlines.speedups(self.sides), self.sides)
+            return self._framed(figures.svg(drawn), title, caption, "speedups")
+
+        return self._piece(f"Figure: {title}", made)
 
     def largest_products(self, title: str, caption: str = "", blank: str = "") -> Markup:
         """The largest n of the source, the recorded runs and this run, and what was timed there."""
@@ -193,10 +190,11 @@ class Page:
 
     def claims(self) -> Markup:
         """The verdicts on the published claims: marks, and a table of all."""
-        return self._piece(
-            "Table: Claims",
-            lambda: markup.claims_html(self.frame("claims"), self.evidence, next(self._numbers["Table"])),
-        )
+
+        def made() -> str:
+            return markup.claims_html(self.frame("claims"), self.evidence, next(self._numbers["Table"]))
+
+        return self._piece("Table: Claims", made)
 
     def tiles(self, name: str, idea: str = "", title: str = "") -> Markup:
         """What is new in a kernel at the product at which it is fastest, beside the lines that begin with `idea`."""
@@ -336,25 +334,21 @@ class Page:
         self._begin()
         parts = make() if make else [self.section(name) for name in sections.names_of()]
         loader = Environment(loader=FileSystemLoader(TEMPLATE.parent), trim_blocks=True, lstrip_blocks=True)
-        options: dict[str, Any] = {
-            "page": page,
-            "pages": pages,
-            "sections": parts,
-            "headings": self.headings,
-        }
         found = (re.search(pattern, parts[0], re.DOTALL) for pattern in (_TITLE, _FIRST_WORDS))
         title, words = (Markup(each[1]).striptags() if each else "" for each in found)
-        options |= {"title": title, "description": words}
-        options |= {
-            "preview": preview_of(page) if pages == sections.PAGES else "",
-            "cited": read_yaml(CITATION),
-            "measured": [
-                (each.label, each.device.captured[:10], each.commits)
-                for each in (self.evidence.everyone if measured is None else measured)
-            ],
-            "datatables": _datatables() if any("data-table=" in each for each in parts) else "",
-        }
-        return loader.get_template(TEMPLATE.name).render(**options)
+        about = self.evidence.everyone if measured is None else measured
+        return loader.get_template(TEMPLATE.name).render(
+            page=page,
+            pages=pages,
+            sections=parts,
+            headings=self.headings,
+            title=title,
+            description=words,
+            preview=preview_of(page) if pages == sections.PAGES else "",
+            cited=read_yaml(CITATION),
+            measured=[(each.label, each.device.captured[:10], each.commits) for each in about],
+            datatables=_datatables() if any("data-table=" in each for each in parts) else "",
+        )
 
     def _begin(self) -> None:
         """Forget the headings, the numbers and the notes of another page."""
