@@ -85,10 +85,8 @@ def accuracy_and_rate(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     types = rows.groupby(["platform", "dtype"])
     middle = types.cumcount().ne(0) & types.cumcount(ascending=False).ne(0)
     first = rows.assign(own=~rows["anchor"], middle=middle).sort_values(["own", "middle"], kind="stable").index
-    double, floats = (
-        rows["dtype"] == "double",
-        rows[rows["dtype"] == "float"].groupby("platform")["peak_gflops"].first(),
-    )
+    double = rows["dtype"] == "double"
+    floats = rows[rows["dtype"] == "float"].groupby("platform")["peak_gflops"].first()
     rows = rows.assign(
         rank=pd.Series(range(len(rows)), index=first),
         group=double.map({True: "double", False: "float and shorter numbers"}),
@@ -185,7 +183,7 @@ def cold_start(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 def squares(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Square products by their size, with the `roof` of their units and that of a `launch` in TFLOP/s, if known."""
-    rows = rows[(rows["n"] == rows["p"]) & (rows["n"] == rows["m"])].sort_values("n", kind="stable")
+    rows = timings.cubes(rows).sort_values("n", kind="stable")
     limits = {name: rows.get(f"{name}_gflops", pd.Series(np.nan, rows.index)) / 1000 for name in ("roof", "launch")}
     return rows.assign(**limits)
 
@@ -196,9 +194,7 @@ def shape_map(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     oblong = rows["n"] != rows["m"]
     rows = rows[several & rows["friendly"] & rows["dtype"].isin(rows.loc[oblong, "dtype"])]
     rows = rows.sort_values(["n", "m"], key=lambda sizes: sizes.astype("float64"), kind="stable")
-    words, titles = (
-        [f"{n} × {m}" for n, m in zip(rows["n"], rows["m"])],
-        rows["dtype"] + ": times as fast as the library",
-    )
+    words = [f"{n} × {m}" for n, m in zip(rows["n"], rows["m"])]
     c = pd.Categorical(words, list(dict.fromkeys(words)))
-    return rows.assign(ratio=rows["percent_of_anchor"] / 100, c=c, title=titles)
+    title = rows["dtype"] + ": times as fast as the library"
+    return rows.assign(ratio=rows["percent_of_anchor"] / 100, c=c, title=title)

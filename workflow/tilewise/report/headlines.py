@@ -49,11 +49,8 @@ def speedups(sides: Sides) -> pd.DataFrame:
         rungs = climb.rungs(climb.climb(evidence, climb.CLIMB), evidence)
         rungs = rungs[rungs["platform"].isin([each.name for each in evidence.platforms]) & ~rungs["anchor"]]
         naive = rungs[rungs["kernel"] == "naive"].set_index("platform")["gflops"]
-        found.append(
-            rungs.assign(
-                side=side + " " + rungs["platform"], times_naive=rungs["gflops"] / rungs["platform"].map(naive)
-            )
-        )
+        times = rungs["gflops"] / rungs["platform"].map(naive)
+        found.append(rungs.assign(side=side + " " + rungs["platform"], times_naive=times))
     columns = ["kernel", "side", "n", "gflops", "times_naive"]
     return pd.concat([each[columns] for each in found], ignore_index=True).dropna(subset="times_naive")
 
@@ -68,12 +65,11 @@ def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
         axis = figure.subplots()
         for number, (side, own) in enumerate(table.groupby("side", sort=False)):
             colour = COLOURS[number % len(COLOURS)]
-            looks: dict[str, Any] = (
-                {"color": colour} if side.startswith("own") else {"facecolors": "none", "edgecolors": colour}
-            )
+            face = colour if side.startswith("own") else "none"
+            looks: dict[str, Any] = {"s": 46, "facecolors": face, "edgecolors": colour, "marker": MARKERS[number]}
             label = f"{sides.headings[side]}, n = {own['n'].iloc[0]}"
             at = [kernels.index(name) for name in own["kernel"]]
-            drawn = axis.scatter(own["times_naive"], at, s=46, marker=MARKERS[number], label=label, zorder=3, **looks)
+            drawn = axis.scatter(own["times_naive"], at, label=label, zorder=3, **looks)
             set_tooltips(drawn, [
                 f"{row.kernel}: {rounded(row.times_naive, 'x')}× naive, {rounded(row.gflops / 1000)} TFLOP/s, {label}"
                 for row in own.itertuples()
