@@ -93,8 +93,7 @@ def load_record(recorded: Path = RECORDED) -> Evidence | None:
 def largest_square(task: str, sides: Sides) -> dict[str, int]:
     """The sizes, by column, of the largest square product of a task in this run or, if it timed none, in the record."""
     for _, evidence in reversed([*sides.runs()]):
-        timed = timings.largest_square(evidence.select_tasks(task).gpu)
-        timed = timed[timed["platform"].isin([each.name for each in evidence.platforms])]
+        timed = _of_run(timings.largest_square(evidence.select_tasks(task).gpu), evidence)
         if len(timed):
             return dict.fromkeys(SHAPE, int(timed["n"].max()))
     return {}
@@ -116,8 +115,7 @@ def rows(task: str, sides: Sides, where: Mapping[str, Any], key: str = "", error
             (_timed(task, evidence, bool(key)), where, found),
             (_emulated(task, evidence, keys), of_any_size, verified),
         ):
-            table = _matching(table, wanted)
-            table = table[table["platform"].isin([each.name for each in evidence.platforms])]
+            table = _of_run(_matching(table, wanted), evidence)
             noted = table["relative_error"].map(lambda error: f"error {error:.1e}") if errors else None
             collected.append(table.assign(side=side + " " + table["platform"], note=noted))
     kernels = {name for table in (*found, *verified) for name in table["kernel"]}
@@ -136,6 +134,11 @@ def rows(task: str, sides: Sides, where: Mapping[str, Any], key: str = "", error
         width = pd.to_numeric(table["label"].astype(str).str.extract(r"^(\d+)", expand=False))
         return table.loc[width.sort_values(kind="stable").index].reset_index(drop=True)
     return table.assign(label=[size_text(row) for row in table.to_dict("records")])
+
+
+def _of_run(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The rows of a run's own platforms, without those of the recorded ones beside them."""
+    return table[table["platform"].isin([each.name for each in evidence.platforms])]
 
 
 def _joined(tables_of: Iterable[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
@@ -171,16 +174,13 @@ def facts(task: str, sides: Sides, label: str, value: str, note: str, where: Map
     for side, evidence in sides.runs():
         if task not in evidence.config["tasks"]:
             continue
-        table = _matching(tables.task(task, evidence), where)
-        table = table[table["platform"].isin([each.name for each in evidence.platforms])]
+        table = _of_run(_matching(tables.task(task, evidence), where), evidence)
         if table.empty:  # it may lack the column of the value
             continue
         records = table.to_dict("records")
         words = {"label": [_filled(label, row) for row in records], "note": [_filled(note, row) for row in records]}
-        found.append(table.assign(side=side + " " + table["platform"], shown=table[value], **words))
-    columns = ["label", *CASE, "side", *SHOWN]
-    kept = [each.assign(value=each["shown"], time_ms=None).reindex(columns=columns) for each in found]
-    table = pd.concat(kept, ignore_index=True) if kept else pd.DataFrame(columns=columns)
+        found.append(table.assign(side=side + " " + table["platform"], value=table[value], time_ms=None, **words))
+    table = _joined(found, ["label", *CASE, "side", *SHOWN])
     return table.assign(kernel="", dtype="", unit=COLUMNS[value].unit if value in COLUMNS else "")
 
 
@@ -213,8 +213,7 @@ def _product(label: str, n: float, time_ms: float) -> dict[str, Any]:
 def _timed(task: str, evidence: Evidence, every: bool) -> pd.DataFrame:
     """A task's rows of a run on GPUs and CPUs: the best of each case, or every choice."""
     own = evidence.select_tasks(task)
-    rows = pd.concat([own.gpu, own.cpu], ignore_index=True)
-    rows = rows[rows["platform"].isin([each.name for each in evidence.platforms])]  # not the recorded beside them
+    rows = _of_run(pd.concat([own.gpu, own.cpu], ignore_index=True), evidence)
     found = (tables.sweep if every else tables.winners)(rows, evidence) if len(rows) else rows
     return found.assign(range_percent=timings.range_percent(found))
 
@@ -234,18 +233,12 @@ def _published(task: str, sides: Sides, where: Mapping[str, Any], every: bool) -
         found = found[(found["source"] == "a") & (found["quantity"] == "time")]
         found = _matching(found[found["place"].isin(_PLACES.get(task, []))], where)
         work = found[SHAPE].astype("float64").prod(axis=1)
-        choice = [_choice(row) for row in found.to_dict("records")]
+        choice = [timings.choice_text(row, evidence.kernels) for row in found.to_dict("records")]
         found = found.assign(side=SOURCE, choice=choice, time_ms=found["value"], gflops=2e-6 * work / found["value"])
         if not every:
             found = found.sort_values("time_ms", kind="stable").drop_duplicates(CASE).sort_index()
         return found.drop(columns=["value", "note"]).assign(status=Status.OK)
     return pd.DataFrame({"kernel": []})
-
-
-def _choice(row: Mapping[str, Any]) -> str:
-    """The choice of a published row, in the words of `timings.choice_text`."""
-    named = [f"{name} {row[name]}" for name in ("tile", "ntb") if pd.notna(row[name])]
-    return ", ".join(named) or (f"{row['block_x']} × {row['block_y']}" if pd.notna(row["block_x"]) else "")
 
 
 def _matching(table: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
