@@ -20,6 +20,7 @@ from tilewise import RECORDED
 from tilewise.evidence import Evidence, load_evidence
 from tilewise.explain import sizes, timings
 from tilewise.explain.number_format import plus_minus, rounded
+from tilewise.explain.quantities import fitting
 from tilewise.files import read_json
 from tilewise.report import tables
 from tilewise.report.drawings import pieces
@@ -34,6 +35,8 @@ CASE = ["kernel", "dtype", *SHAPE]
 #: What a cell shows: a time with its rate and choice, or a `value`; a `note` stands in place of
 #: these.
 SHOWN = ["choice", "time_ms", "gflops", "range_percent", "samples", "status", "message", "value", "note"]
+#: The columns of the rows of a table.
+CELLS = ["label", *CASE, "side", *SHOWN]
 #: The words for a kernel whose product the emulator found right.
 VERIFIED = "verified by emulation"
 #: Task -> the places of source a's times of it.
@@ -115,20 +118,20 @@ def rows(task: str, sides: Sides, where: Mapping[str, Any], key: str = "", error
             (_timed(task, evidence, bool(key)), where, found),
             (_emulated(task, evidence, keys), of_any_size, verified),
         ):
-            table = _of_run(_matching(table, wanted), evidence)
+            table = _of_run(fitting(table, wanted), evidence)
             noted = table["relative_error"].map(lambda error: f"error {error:.1e}") if errors else None
             collected.append(table.assign(side=side + " " + table["platform"], note=noted))
     kernels = {name for table in (*found, *verified) for name in table["kernel"]}
     source = _published(task, sides, where, bool(key))
     found.append(source[source["kernel"].isin(kernels)])
     columns = [*CASE, *keys, "side", *SHOWN]
-    table, emulated = (_joined(each, columns) for each in (found, verified))
+    table, emulated = (joined(each, columns) for each in (found, verified))
     if table["time_ms"].notna().any():
         cases = table.drop_duplicates([*CASE, *keys, *(["choice"] if key else [])])
         alike = [*CASE[:2], *keys]
         emulated = emulated.drop(columns=[*SHAPE, "choice"]).drop_duplicates([*alike, "side"])
         emulated = cases[[*CASE, *keys, "choice"]].merge(emulated, on=alike)
-    table = _joined([table, emulated], columns)
+    table = joined([table, emulated], columns)
     if key:
         table = table.assign(label=table[keys[0] if keys else "choice"], choice="")
         width = pd.to_numeric(table["label"].astype(str).str.extract(r"^(\d+)", expand=False))
@@ -141,7 +144,7 @@ def _of_run(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     return table[table["platform"].isin([each.name for each in evidence.platforms])]
 
 
-def _joined(tables_of: Iterable[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
+def joined(tables_of: Iterable[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
     """The rows of several tables in these columns."""
     found = [each.reindex(columns=columns) for each in tables_of if len(each)]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=columns)
@@ -162,7 +165,7 @@ def largest_products(sides: Sides) -> pd.DataFrame:
         own = [{"label": label, "value": values[name]} for name, (_, label) in _SIZES.items()]
         own.append(_product(f"naive, n = {time['n']:,}", time["n"], time["value"]))
         found = [{"side": SOURCE} | row for row in own] + found
-    return pd.DataFrame(found).reindex(columns=["label", *CASE, "side", *SHOWN])
+    return pd.DataFrame(found).reindex(columns=CELLS)
 
 
 def facts(task: str, sides: Sides, label: str, value: str, note: str, where: Mapping[str, Any]) -> pd.DataFrame:
@@ -174,13 +177,13 @@ def facts(task: str, sides: Sides, label: str, value: str, note: str, where: Map
     for side, evidence in sides.runs():
         if task not in evidence.config["tasks"]:
             continue
-        table = _of_run(_matching(tables.task(task, evidence), where), evidence)
+        table = _of_run(fitting(tables.task(task, evidence), where), evidence)
         if table.empty:  # it may lack the column of the value
             continue
         records = table.to_dict("records")
         words = {"label": [_filled(label, row) for row in records], "note": [_filled(note, row) for row in records]}
         found.append(table.assign(side=side + " " + table["platform"], value=table[value], time_ms=None, **words))
-    table = _joined(found, ["label", *CASE, "side", *SHOWN])
+    table = joined(found, CELLS)
     return table.assign(kernel="", dtype="", unit=COLUMNS[value].unit if value in COLUMNS else "")
 
 
@@ -231,7 +234,7 @@ def _published(task: str, sides: Sides, where: Mapping[str, Any], every: bool) -
     for _, evidence in sides.runs():
         found = evidence.published
         found = found[(found["source"] == "a") & (found["quantity"] == "time")]
-        found = _matching(found[found["place"].isin(_PLACES.get(task, []))], where)
+        found = fitting(found[found["place"].isin(_PLACES.get(task, []))], where)
         work = found[SHAPE].astype("float64").prod(axis=1)
         choice = [timings.choice_text(row, evidence.kernels) for row in found.to_dict("records")]
         found = found.assign(side=SOURCE, choice=choice, time_ms=found["value"], gflops=2e-6 * work / found["value"])
@@ -239,13 +242,6 @@ def _published(task: str, sides: Sides, where: Mapping[str, Any], every: bool) -
             found = found.sort_values("time_ms", kind="stable").drop_duplicates(CASE).sort_index()
         return found.drop(columns=["value", "note"]).assign(status=Status.OK)
     return pd.DataFrame({"kernel": []})
-
-
-def _matching(table: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows whose columns have the values of `where`, or one of a list."""
-    for column, value in where.items():
-        table = table[table[column].isin(value if isinstance(value, list) else [value])]
-    return table
 
 
 def size_text(row: Mapping[str, Any]) -> str:

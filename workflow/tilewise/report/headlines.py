@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from tilewise.explain import climb, provenance
 from tilewise.explain.number_format import rounded
 from tilewise.report import beside
-from tilewise.report.beside import CASE, SHOWN, Sides
+from tilewise.report.beside import Sides
 from tilewise.report.plots import COLOURS, MARKERS, legend
 from tilewise.report.svg import empty_figure, set_tooltips, style
 from tilewise.study.status import RIGHT, Status
@@ -30,8 +30,7 @@ def five_numbers(sides: Sides) -> pd.DataFrame:
     found.append(_top_of_ladder(sides, square).assign(label="the ladder's fastest kernel"))
     largest = beside.largest_products(sides)
     found.append(largest[largest["label"] == "largest n allocated"].assign(label="largest n, three float matrices"))
-    table = pd.concat([each.reindex(columns=["label", *CASE, "side", *SHOWN]) for each in found if len(each)])
-    return table.assign(kernel="", dtype="").reset_index(drop=True)
+    return beside.joined(found, beside.CELLS).assign(kernel="", dtype="")
 
 
 def _top_of_ladder(sides: Sides, square: dict[str, int]) -> pd.DataFrame:
@@ -51,8 +50,7 @@ def speedups(sides: Sides) -> pd.DataFrame:
         naive = rungs[rungs["kernel"] == "naive"].set_index("platform")["gflops"]
         times = rungs["gflops"] / rungs["platform"].map(naive)
         found.append(rungs.assign(side=side + " " + rungs["platform"], times_naive=times))
-    columns = ["kernel", "side", "n", "gflops", "times_naive"]
-    return pd.concat([each[columns] for each in found], ignore_index=True).dropna(subset="times_naive")
+    return beside.joined(found, ["kernel", "side", "n", "gflops", "times_naive"]).dropna(subset="times_naive")
 
 
 def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
