@@ -67,11 +67,6 @@ def overheads(platforms: Iterable[Platform]) -> dict[str, float]:
     return {name: overhead for name, overhead in found.items() if pd.notna(overhead)}
 
 
-def durations(evidence: Evidence) -> pd.DataFrame:
-    """Durations of the tasks, in total and of the timing alone."""
-    return evidence.facts["sweep"].reset_index(drop=True)
-
-
 def provenance(evidence: Evidence) -> pd.DataFrame:
     """The origin of all numbers: one row per fact, one column per platform."""
     facts = {evidence.labels[each.name]: _facts(each, evidence.kernels) for each in evidence.readers}
