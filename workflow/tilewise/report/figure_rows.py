@@ -1,7 +1,6 @@
 """Prepare the rows of figures: which rows of a table a figure shows, and the further columns that it needs."""
 
 import textwrap
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,9 +40,9 @@ def by_size(rows: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys(rows["shape"].loc[work.sort_values(kind="stable").index]))
 
 
-def _written(column: pd.Series, form: Callable[[Any], str] = rounded) -> pd.Series:
+def _written(column: pd.Series) -> pd.Series:
     """Numbers as words, also if there are none."""
-    return pd.Series([form(number) for number in column], column.index, dtype="object")
+    return pd.Series([rounded(number) for number in column], column.index, dtype="object")
 
 
 def _titled(rows: pd.DataFrame, first: pd.Series | str, dashed: pd.Series | str, tflops: str) -> pd.DataFrame:
