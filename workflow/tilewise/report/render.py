@@ -220,7 +220,7 @@ class Page:
 
     def box(self, kernel: str) -> Markup:
         """The numbers of a rung in float."""
-        said = articles.box(self.rungs(), kernel)
+        said = articles.box(self.frame("rungs"), kernel)
         items = [(term, Markup(self._markdown.renderInline(words))) for term, words in said]
         return Markup(f"{pieces().step(items)}\n\n")
 
@@ -238,10 +238,6 @@ class Page:
         return [name for name in _unnamed(figures.OVERVIEW) if name != "climb"]
 
     # ---- What they are made of ---------------------------------------------------------------------------------------
-
-    def rungs(self, task: str = climb.CLIMB) -> pd.DataFrame:
-        """The rungs of a ladder at its largest product."""
-        return self._once(f"rungs {task}", lambda: climb.rungs(climb.climb(self.evidence, task), self.evidence))
 
     def frame(self, name: str) -> pd.DataFrame:
         """A table of TABLES, or of a task."""
