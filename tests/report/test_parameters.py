@@ -197,7 +197,7 @@ def test_kernels_that_the_emulator_does_not_run(with_kernels, recorded, tmp_path
 
 
 def test_how_long_tasks_took(recorded):
-    table = provenance.durations(load_evidence([recorded / "nvidia-h200"]))
+    table = tables.OVERVIEW["durations"](load_evidence([recorded / "nvidia-h200"]))
     assert len(table) == sum("method" not in entry for entry in synthetic.config()["tasks"].values())
     assert table.set_index("task").loc["task3", ["points", "wall_s", "timed_s"]].tolist() == [144, 12.5, 10.25]
 

@@ -46,7 +46,7 @@ def test_every_number_is_used(article):
 
 def test_each_rung_has_its_picture_and_its_box(pages, article, told):
     """The box has the bound that the tightest count sets, the rate, and the counts."""
-    rungs = pages["nvidia-h200"].rungs()
+    rungs = pages["nvidia-h200"].frame("rungs")
     rungs = rungs[~rungs["anchor"]]
     assert len(rungs) >= 11 and {f"story-tiles-of-{name}" for name in rungs["kernel"]} <= set(told[1].drawings)
     boxes = [plain(box) for box in re.findall(r'<dl class="step">(.*?)</dl>', article, re.DOTALL)]

@@ -128,11 +128,6 @@ class Evidence:
         """The platforms of `everyone`, those with GPU times first."""
         return tuple(sorted(self.everyone, key=lambda platform: not platform.has_gpu))
 
-    @property
-    def folded(self) -> frozenset[str]:
-        """Emulator platforms whose rows are folded away, because GPU times are shown."""
-        return frozenset(platform.name for platform in self.platforms if self.gpus and not platform.has_gpu)
-
     def device(self, name: str) -> Device:
         """The device of the platform of this name."""
         return next(platform.device for platform in self.everyone if platform.name == name)
@@ -151,13 +146,13 @@ class Evidence:
         words = list(found.values())
         return {name: short if words.count(short) == 1 else self.labels[name] for name, short in found.items()}
 
-    def machine(self, platform: str, kernel: str = "", dated: bool = True) -> str:
+    def machine(self, platform: str, kernel: str = "") -> str:
         """Words for what ran a kernel on a platform: its GPU, or its CPU if the kernel runs there."""
         found = next((each for each in self.everyone if each.name == platform), None)
         if found is None or not found.has_gpu or kernel not in self.kernels or self.kernels[kernel].on_gpu:
-            return (self.labels if dated else self.names).get(platform, platform)
+            return self.labels.get(platform, platform)
         cpu = found.device.cpu["name"]
-        return f"{cpu}, recorded {found.device.captured[:10]}" if found.recorded and dated else cpu
+        return f"{cpu}, recorded {found.device.captured[:10]}" if found.recorded else cpu
 
     @property
     def config(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from tilewise.evidence import Evidence, Platform
-from tilewise.explain.profiles import PER_MULTIPLY_ADD, WAITS, beside_hardware, beside_schedulers
+from tilewise.explain.profiles import PER_MULTIPLY_ADD, beside_hardware, beside_schedulers, waits_of
 from tilewise.explain.timings import as_fast, cubes, describe, timed_rows
 from tilewise.explain.traffic import beside_traffic
 from tilewise.study.columns import COLUMNS
@@ -171,9 +171,9 @@ def rungs(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         kernels = part.groupby("n")["kernel"].nunique()
         part = part[part["n"] == kernels[kernels == kernels.max()].index.max()]
         part = part.sort_values("gflops", kind="stable").drop_duplicates("kernel", keep="last")
-        part = part.loc[part["kernel"].map(place).sort_values(kind="stable").index]
-        found.append(_beside_bounds(_beside_steps(part), evidence))
-    return pd.concat(found, ignore_index=True) if found else _beside_bounds(_beside_steps(square.head(0)), evidence)
+        found.append(part.loc[part["kernel"].map(place).sort_values(kind="stable").index])
+    parts = [_beside_bounds(_beside_steps(part), evidence) for part in found or [square.head(0)]]
+    return pd.concat(parts, ignore_index=True)
 
 
 def _beside_bounds(rungs: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
@@ -205,10 +205,9 @@ def _bound(row: Mapping[str, Any], evidence: Evidence) -> tuple[float, str]:
 
 def _top_wait(row: Mapping[str, Any]) -> tuple[str, float]:
     """What most warps wait for, in words, and how many do per instruction issued; nothing if ncu did not see it."""
-    waits = {name: row[f"stall_{name}"] for name in WAITS if not pd.isna(row[f"stall_{name}"])}
-    top = max(waits, key=lambda name: waits[name], default="")
-    words = COLUMNS[f"stall_{top}"].meaning.removeprefix("warps that wait ") if top else ""
-    return words, waits.get(top, math.nan)
+    for top, each in waits_of(row):
+        return COLUMNS[f"stall_{top}"].meaning.removeprefix("warps that wait "), each
+    return "", math.nan
 
 
 def _beside_steps(part: pd.DataFrame) -> pd.DataFrame:

@@ -97,10 +97,13 @@ def profiled(evidence: Evidence) -> pd.DataFrame:
     return rows.sort_values(["platform", "place"], kind="stable", ignore_index=True).drop(columns=["place", "work"])
 
 
+def waits_of(row: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """The states of WAITS that ncu saw, each with how many of a scheduler's warps wait in it, the most first."""
+    found = [(name, row[f"stall_{name}"]) for name in WAITS if not pd.isna(row[f"stall_{name}"])]
+    return sorted(found, key=lambda state: -state[1])
+
+
 def _waits(row: Mapping[str, Any]) -> str:
     """The three states in which most of a scheduler's warps wait, with how many of them do."""
-    found = {name: row[f"stall_{name}"] for name in WAITS if not pd.isna(row[f"stall_{name}"])}
-    first = sorted(found, key=lambda name: -found[name])[:3]
-    return ", ".join(
-        f"{columns.heading(f'stall_{name}')} {rounded(found[name])}" for name in first if found[name] >= 0.05
-    )
+    first = [(name, each) for name, each in waits_of(row)[:3] if each >= 0.05]
+    return ", ".join(f"{columns.heading(f'stall_{name}')} {rounded(each)}" for name, each in first)

@@ -40,16 +40,8 @@ def cards(evidence: Evidence) -> pd.DataFrame:
         shares = 100 * rates.div(rates.median(axis=1), axis=0).median()
         for platform in platforms:
             mine = timed[timed["platform"] == platform.name]
-            rows.append(
-                {
-                    "platform": platform.name,
-                    "node": platform.device.node,
-                    "gpu_uuid": platform.device.gpu.get("uuid", ""),
-                    "compared": len(rates),
-                    "sm_clock_mhz": mine["sm_clock_mhz"].median(),
-                    "rate_percent": shares[platform.name],
-                }
-            )
+            card = (platform.name, platform.device.node, platform.device.gpu.get("uuid", ""))
+            rows.append((*card, len(rates), mine["sm_clock_mhz"].median(), shares[platform.name]))
     names = ["platform", "node", "gpu_uuid", "compared", "sm_clock_mhz", "rate_percent"]
     return columns.set_types(pd.DataFrame(rows, columns=names))
 
@@ -73,11 +65,6 @@ def overheads(platforms: Iterable[Platform]) -> dict[str, float]:
     tables = {each.name: each.facts.get("overhead", pd.DataFrame({"overhead_us": []})) for each in platforms}
     found = {name: table["overhead_us"].median() for name, table in tables.items()}
     return {name: overhead for name, overhead in found.items() if pd.notna(overhead)}
-
-
-def durations(evidence: Evidence) -> pd.DataFrame:
-    """Durations of the tasks, in total and of the timing alone."""
-    return evidence.facts["sweep"].reset_index(drop=True)
 
 
 def provenance(evidence: Evidence) -> pd.DataFrame:
@@ -119,14 +106,11 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
     facts["host compiler"] = str(device.host_compiler)
     facts |= {name.replace("_", " "): str(version) for name, version in device.versions.items() if version}
     if platform.recorded:
-        edited = _edited(platform, kernels)
-        facts["kernels"] = (
-            f"edited since: {', '.join(edited)}" if edited else "as measured, by the hash of every source"
-        )
+        edited = ", ".join(_edited(platform, kernels))
+        facts["kernels"] = f"edited since: {edited}" if edited else "as measured, by the hash of every source"
     commits = platform.commits
-    facts["commit"] = "; ".join(
-        state if len(commits) == 1 else f"{state} ({_some(tasks)})" for state, tasks in commits.items()
-    )
+    words = [f"{state} ({_some(tasks)})" for state, tasks in commits.items()] if len(commits) > 1 else commits
+    facts["commit"] = "; ".join(words)
     if platform.tuner_commits:
         facts["commit of the tuner's variants"] = "; ".join(platform.tuner_commits)
     return facts

@@ -7,6 +7,7 @@ measured quantity is an interval, the range of the runs of its points, and arith
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -55,26 +56,12 @@ class Spread:
         marks = [mark for mark in marks if mark is not None and self.low <= mark <= self.high]
         return [self.value, *(self.among or [*marks, *np.linspace(self.low, self.high, 101)])]
 
-    def __add__(self, other):
-        return self._with(other, lambda a, b: a + b)
-
-    def __sub__(self, other):
-        return self._with(other, lambda a, b: a - b)
-
-    def __mul__(self, other):
-        return self._with(other, lambda a, b: a * b)
-
-    def __truediv__(self, other):
-        return self._with(other, lambda a, b: a / b)
-
-    def __rsub__(self, other):
-        return self._with(other, lambda a, b: b - a)
-
-    def __rtruediv__(self, other):
-        return self._with(other, lambda a, b: b / a)
-
-    __radd__ = __add__
-    __rmul__ = __mul__
+    __add__ = __radd__ = functools.partialmethod(_with, operation=operator.add)
+    __sub__ = functools.partialmethod(_with, operation=operator.sub)
+    __mul__ = __rmul__ = functools.partialmethod(_with, operation=operator.mul)
+    __truediv__ = functools.partialmethod(_with, operation=operator.truediv)
+    __rsub__ = functools.partialmethod(_with, operation=lambda a, b: b - a)
+    __rtruediv__ = functools.partialmethod(_with, operation=lambda a, b: b / a)
 
 
 @dataclass(frozen=True)
@@ -150,7 +137,7 @@ class Machine:
 
     def wrong(self, **where):
         """The number of incorrect products among the verified ones."""
-        rows = _fitting(self.rows, where)
+        rows = fitting(self.rows, where)
         rows = rows[rows["status"].isin([Status.OK, Status.INCORRECT])]
         if rows.empty:
             raise Untestable(f"no product was verified for {_words(where)}")
@@ -186,14 +173,14 @@ class Machine:
 
     def call(self, kernel, position, step="total"):
         """ms of a whole call in a fresh process, or of one step of it: median and range of the repeats."""
-        calls = _fitting(self.facts["cold_start"], {"kernel": kernel, "position": position, "step": step})
+        calls = fitting(self.facts["cold_start"], {"kernel": kernel, "position": position, "step": step})
         if calls["ms"].isna().all():
             raise Untestable("no whole call was timed")
         return Spread(calls["ms"].median(), calls["ms"].min(), calls["ms"].max())
 
     def share_of_call(self, kernel, position, steps):
         """Some steps of whole calls as a share of them: median and range of the repeats, each with its own steps."""
-        calls = _fitting(self.facts["cold_start"], {"kernel": kernel, "position": position}).dropna(subset="ms")
+        calls = fitting(self.facts["cold_start"], {"kernel": kernel, "position": position}).dropna(subset="ms")
         each = calls.pivot_table(index="repeat", columns="step", values="ms")
         if not {*steps, "total"} <= set(each):
             raise Untestable("no whole call was timed")
@@ -242,7 +229,7 @@ class Machine:
             raise Untestable("there is no GPU here")
 
     def _fastest(self, where):
-        rows = _fitting(self.rows, where)
+        rows = fitting(self.rows, where)
         ran = fastest_first(rows)
         if len(ran):
             return ran
@@ -255,19 +242,17 @@ class Machine:
 
     def _all_tried(self, where):
         """The rows that ran, the fastest first, if a run was tried for every value that `where` lists."""
-        ran, tried = self._fastest(where), _fitting(self.rows, where)
+        ran, tried = self._fastest(where), fitting(self.rows, where)
         for name, values in where.items():
-            missing = (
-                [str(value) for value in values if value not in set(tried[name])] if isinstance(values, list) else []
-            )
-            if missing:
+            listed = values if isinstance(values, list) else []
+            if missing := [str(value) for value in listed if value not in set(tried[name])]:
                 raise Untestable(f"not measured: {name} {', '.join(missing)}")
         return ran
 
     def _fact(self, table, column, where):
         rows = self.facts[table]
         _known(rows, [column])
-        rows = _fitting(rows, where)
+        rows = fitting(rows, where)
         if set(SHAPE) <= set(rows):
             rows = rows.loc[rows[SHAPE].astype("float64").prod(axis=1).sort_values(kind="stable").index]
         rows = rows[rows[column].notna()]
@@ -319,7 +304,8 @@ def _known(rows, columns):
         raise UserError(f"there is no column '{missing[0]}'; there are {', '.join(rows)}")
 
 
-def _fitting(rows, where):
+def fitting(rows, where):
+    """The rows whose columns have the values of `where`, or one of a list; `cube` is all three sizes."""
     where = dict(where)
     if "cube" in where:
         where |= dict.fromkeys(SHAPE, where.pop("cube"))

@@ -47,15 +47,10 @@ def choice_text(row: Mapping[str, Any], kernels: Mapping[str, Kernel], without: 
         if name in without:
             continue
         if name == "block" and pd.notna(row["block_x"]):
-            words.append(f"{row['block_x']} × {_known(row['block_y'])}")
+            words.append(f"{row['block_x']} × {row['block_y']}")
         elif pd.notna(row.get(name)):
             words.append(f"{name} {row[name]}")
     return ", ".join(words)
-
-
-def _known(extent: Any) -> Any:
-    """A block's or grid's extent along y, which a damaged recording may lack."""
-    return extent if pd.notna(extent) else "?"
 
 
 def shape_text(row: Mapping[str, Any]) -> str:
@@ -65,7 +60,7 @@ def shape_text(row: Mapping[str, Any]) -> str:
 
 def pairs(x: pd.Series, y: pd.Series) -> list[str]:
     """A block or a grid as text, `(x, y)`; empty where x is."""
-    return [f"({a}, {_known(b)})" if pd.notna(a) else "" for a, b in zip(x, y)]
+    return [f"({a}, {b})" if pd.notna(a) else "" for a, b in zip(x, y)]
 
 
 def with_words(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
@@ -173,11 +168,10 @@ def beside_anchor(table: pd.DataFrame, rows: pd.DataFrame, evidence: Evidence) -
     Where they were timed in turns, the percentage is that of the turns.
     """
     anchors = rows[rows["kernel"].isin(evidence.libraries) & (rows["status"] == Status.OK)]
-    known = {"anchor_ms": "time_ms", "anchor_samples": "samples", "anchor_mhz": "sm_clock_mhz"}
-    anchors = anchors.assign(on_gpu=evidence.on_gpu(anchors["kernel"]))
-    anchors = anchors.assign(**{name: anchors.get(column) for name, column in known.items()})
+    known = {"time_ms": "anchor_ms", "samples": "anchor_samples", "sm_clock_mhz": "anchor_mhz"}
     keys = ["platform", "on_gpu", "dtype", *SHAPE]
-    anchors = anchors.sort_values("time_ms", kind="stable").drop_duplicates(keys)[[*keys, *known]]
+    anchors = anchors.assign(on_gpu=evidence.on_gpu(anchors["kernel"])).sort_values("time_ms", kind="stable")
+    anchors = anchors.drop_duplicates(keys).reindex(columns=[*keys, *known]).rename(columns=known)
     table = table.assign(on_gpu=evidence.on_gpu(table["kernel"]))
     anchors = anchors.astype({"on_gpu": table["on_gpu"].dtype})
     table = table.merge(anchors, how="left", on=keys).drop(columns="on_gpu")

@@ -15,7 +15,7 @@ import pandas as pd
 from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT, UserError
 from tilewise.explain.number_format import rounded
-from tilewise.explain.quantities import Choice, Machine, Spread, Untestable
+from tilewise.explain.quantities import Choice, Machine, Spread, Untestable, fitting
 from tilewise.report.sections import percent, times
 from tilewise.study.expressions import evaluate
 
@@ -39,10 +39,7 @@ def fill(pages: Mapping[str, Any], article: Path) -> dict[str, Any]:
         own = pages[run]
 
         def row(name: str, column: str, own: Any = own, **where: Any) -> Any:
-            table = own.frame(name)
-            for each, value in where.items():
-                table = table[table[each] == value]
-            known = table[column].dropna()
+            known = fitting(own.frame(name), where)[column].dropna()
             if known.empty:
                 raise Untestable(f"no {column} in {name}: {where}")
             return known.iloc[-1]

@@ -20,6 +20,7 @@ from tilewise import RECORDED
 from tilewise.evidence import Evidence, load_evidence
 from tilewise.explain import sizes, timings
 from tilewise.explain.number_format import plus_minus, rounded
+from tilewise.explain.quantities import fitting
 from tilewise.files import read_json
 from tilewise.report import tables
 from tilewise.report.drawings import pieces
@@ -34,6 +35,8 @@ CASE = ["kernel", "dtype", *SHAPE]
 #: What a cell shows: a time with its rate and choice, or a `value`; a `note` stands in place of
 #: these.
 SHOWN = ["choice", "time_ms", "gflops", "range_percent", "samples", "status", "message", "value", "note"]
+#: The columns of the rows of a table.
+CELLS = ["label", *CASE, "side", *SHOWN]
 #: The words for a kernel whose product the emulator found right.
 VERIFIED = "verified by emulation"
 #: Task -> the places of source a's times of it.
@@ -93,8 +96,7 @@ def load_record(recorded: Path = RECORDED) -> Evidence | None:
 def largest_square(task: str, sides: Sides) -> dict[str, int]:
     """The sizes, by column, of the largest square product of a task in this run or, if it timed none, in the record."""
     for _, evidence in reversed([*sides.runs()]):
-        timed = timings.largest_square(evidence.select_tasks(task).gpu)
-        timed = timed[timed["platform"].isin([each.name for each in evidence.platforms])]
+        timed = _of_run(timings.largest_square(evidence.select_tasks(task).gpu), evidence)
         if len(timed):
             return dict.fromkeys(SHAPE, int(timed["n"].max()))
     return {}
@@ -116,21 +118,20 @@ def rows(task: str, sides: Sides, where: Mapping[str, Any], key: str = "", error
             (_timed(task, evidence, bool(key)), where, found),
             (_emulated(task, evidence, keys), of_any_size, verified),
         ):
-            table = _matching(table, wanted)
-            table = table[table["platform"].isin([each.name for each in evidence.platforms])]
+            table = _of_run(fitting(table, wanted), evidence)
             noted = table["relative_error"].map(lambda error: f"error {error:.1e}") if errors else None
             collected.append(table.assign(side=side + " " + table["platform"], note=noted))
     kernels = {name for table in (*found, *verified) for name in table["kernel"]}
     source = _published(task, sides, where, bool(key))
     found.append(source[source["kernel"].isin(kernels)])
     columns = [*CASE, *keys, "side", *SHOWN]
-    table, emulated = (_joined(each, columns) for each in (found, verified))
+    table, emulated = (joined(each, columns) for each in (found, verified))
     if table["time_ms"].notna().any():
         cases = table.drop_duplicates([*CASE, *keys, *(["choice"] if key else [])])
         alike = [*CASE[:2], *keys]
         emulated = emulated.drop(columns=[*SHAPE, "choice"]).drop_duplicates([*alike, "side"])
         emulated = cases[[*CASE, *keys, "choice"]].merge(emulated, on=alike)
-    table = _joined([table, emulated], columns)
+    table = joined([table, emulated], columns)
     if key:
         table = table.assign(label=table[keys[0] if keys else "choice"], choice="")
         width = pd.to_numeric(table["label"].astype(str).str.extract(r"^(\d+)", expand=False))
@@ -138,7 +139,12 @@ def rows(task: str, sides: Sides, where: Mapping[str, Any], key: str = "", error
     return table.assign(label=[size_text(row) for row in table.to_dict("records")])
 
 
-def _joined(tables_of: Iterable[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
+def _of_run(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The rows of a run's own platforms, without those of the recorded ones beside them."""
+    return table[table["platform"].isin([each.name for each in evidence.platforms])]
+
+
+def joined(tables_of: Iterable[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
     """The rows of several tables in these columns."""
     found = [each.reindex(columns=columns) for each in tables_of if len(each)]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=columns)
@@ -159,7 +165,7 @@ def largest_products(sides: Sides) -> pd.DataFrame:
         own = [{"label": label, "value": values[name]} for name, (_, label) in _SIZES.items()]
         own.append(_product(f"naive, n = {time['n']:,}", time["n"], time["value"]))
         found = [{"side": SOURCE} | row for row in own] + found
-    return pd.DataFrame(found).reindex(columns=["label", *CASE, "side", *SHOWN])
+    return pd.DataFrame(found).reindex(columns=CELLS)
 
 
 def facts(task: str, sides: Sides, label: str, value: str, note: str, where: Mapping[str, Any]) -> pd.DataFrame:
@@ -171,16 +177,13 @@ def facts(task: str, sides: Sides, label: str, value: str, note: str, where: Map
     for side, evidence in sides.runs():
         if task not in evidence.config["tasks"]:
             continue
-        table = _matching(tables.task(task, evidence), where)
-        table = table[table["platform"].isin([each.name for each in evidence.platforms])]
+        table = _of_run(fitting(tables.task(task, evidence), where), evidence)
         if table.empty:  # it may lack the column of the value
             continue
         records = table.to_dict("records")
         words = {"label": [_filled(label, row) for row in records], "note": [_filled(note, row) for row in records]}
-        found.append(table.assign(side=side + " " + table["platform"], shown=table[value], **words))
-    columns = ["label", *CASE, "side", *SHOWN]
-    kept = [each.assign(value=each["shown"], time_ms=None).reindex(columns=columns) for each in found]
-    table = pd.concat(kept, ignore_index=True) if kept else pd.DataFrame(columns=columns)
+        found.append(table.assign(side=side + " " + table["platform"], value=table[value], time_ms=None, **words))
+    table = joined(found, CELLS)
     return table.assign(kernel="", dtype="", unit=COLUMNS[value].unit if value in COLUMNS else "")
 
 
@@ -213,8 +216,7 @@ def _product(label: str, n: float, time_ms: float) -> dict[str, Any]:
 def _timed(task: str, evidence: Evidence, every: bool) -> pd.DataFrame:
     """A task's rows of a run on GPUs and CPUs: the best of each case, or every choice."""
     own = evidence.select_tasks(task)
-    rows = pd.concat([own.gpu, own.cpu], ignore_index=True)
-    rows = rows[rows["platform"].isin([each.name for each in evidence.platforms])]  # not the recorded beside them
+    rows = _of_run(pd.concat([own.gpu, own.cpu], ignore_index=True), evidence)
     found = (tables.sweep if every else tables.winners)(rows, evidence) if len(rows) else rows
     return found.assign(range_percent=timings.range_percent(found))
 
@@ -232,27 +234,14 @@ def _published(task: str, sides: Sides, where: Mapping[str, Any], every: bool) -
     for _, evidence in sides.runs():
         found = evidence.published
         found = found[(found["source"] == "a") & (found["quantity"] == "time")]
-        found = _matching(found[found["place"].isin(_PLACES.get(task, []))], where)
+        found = fitting(found[found["place"].isin(_PLACES.get(task, []))], where)
         work = found[SHAPE].astype("float64").prod(axis=1)
-        choice = [_choice(row) for row in found.to_dict("records")]
+        choice = [timings.choice_text(row, evidence.kernels) for row in found.to_dict("records")]
         found = found.assign(side=SOURCE, choice=choice, time_ms=found["value"], gflops=2e-6 * work / found["value"])
         if not every:
             found = found.sort_values("time_ms", kind="stable").drop_duplicates(CASE).sort_index()
         return found.drop(columns=["value", "note"]).assign(status=Status.OK)
     return pd.DataFrame({"kernel": []})
-
-
-def _choice(row: Mapping[str, Any]) -> str:
-    """The choice of a published row, in the words of `timings.choice_text`."""
-    named = [f"{name} {row[name]}" for name in ("tile", "ntb") if pd.notna(row[name])]
-    return ", ".join(named) or (f"{row['block_x']} × {row['block_y']}" if pd.notna(row["block_x"]) else "")
-
-
-def _matching(table: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows whose columns have the values of `where`, or one of a list."""
-    for column, value in where.items():
-        table = table[table[column].isin(value if isinstance(value, list) else [value])]
-    return table
 
 
 def size_text(row: Mapping[str, Any]) -> str:
@@ -273,7 +262,7 @@ def html(table: pd.DataFrame, sides: Sides, first: str, caption: str, name: str,
         cells = own.drop_duplicates("side").set_index("side")
         line: list[tuple[str, object]] = [("words", keep_together(str(own.iloc[0][each]))) for each in by]
         line += [("side", Markup(_cell(cells.loc[side] if side in cells.index else None))) for side in shown]
-        lines.append(("", "", line + [("blank", "")] * bool(blank)))
+        lines.append(("", line + [("blank", "")] * bool(blank)))
     headings = [("words", {"dtype": "type", "label": keep_together(first or "case")}.get(each, each)) for each in by]
     headings += [("side", sides.headings[side]) for side in shown] + [("blank", blank)] * bool(blank)
     label = text.unescape(caption.split("</b>")[0].split("<b>")[-1].strip(" ."))

@@ -7,7 +7,7 @@ each and one for all of them.
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -192,7 +192,7 @@ def side_by_side(verdicts: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """
     first = verdicts[verdicts["platform"] == verdicts["platform"].iloc[0]]
     table = first.drop_duplicates("id").set_index("id")
-    table["published"] = _by_case(first, _published)
+    table["published"] = first.groupby("id")[[*first]].apply(by_case, _published)
     quoted = ("“" + table["quote"] + "” (" + table["place"] + "). ").where(table["quote"] != "", table["place"] + ": ")
     error = table["error"].map(lambda words: f" In the source: {words}" if words else "")
     table = table[["source", "claim", "published"]].assign(why=quoted + table["why"] + error)
@@ -202,27 +202,20 @@ def side_by_side(verdicts: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         table[f"verdict {platform.name}"] = (
             found.map(lambda words: Verdict(words).elsewhere) if platform.recorded else found
         )
-        table[f"measured {platform.name}"] = _by_case(own, _measured)
+        table[f"measured {platform.name}"] = own.groupby("id")[[*own]].apply(by_case, _measured)
     return table.reset_index()
 
 
-def case_lines(own: pd.DataFrame) -> list[str]:
-    """What was measured of a claim on one platform, and what was published: a line for each case if they differ."""
-    found = []
-    for row in own.to_dict("records"):
-        published = _published(row)
-        found.append(_measured(row) + f" (published: {published})" * bool(published))
-    return [f"{case}: {words}" for case, words in zip(own["case"], found)] if len(set(found)) > 1 else found[:1]
+def beside_published(row: Mapping[str, Any]) -> str:
+    """What was measured of a case, and what was published."""
+    published = _published(row)
+    return _measured(row) + f" (published: {published})" * bool(published)
 
 
-def _by_case(rows, words):
-    """The words for every claim of one platform, by id, with a line for each case if the cases differ."""
-
-    def lines(own):
-        said = [words(row) for row in own.to_dict("records")]
-        return "\n".join(f"{case}: {each}" for case, each in zip(own["case"], said)) if len(set(said)) > 1 else said[0]
-
-    return pd.Series({name: lines(own) for name, own in rows.groupby("id", sort=False)})
+def by_case(own: pd.DataFrame, words: Callable[[Mapping[str, Any]], str], between: str = "\n") -> str:
+    """The words for a claim on one platform, for each case if they differ."""
+    said = [words(row) for row in own.to_dict("records")]
+    return between.join(f"{case}: {each}" for case, each in zip(own["case"], said)) if len(set(said)) > 1 else said[0]
 
 
 def _published(row):

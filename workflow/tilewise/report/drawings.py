@@ -12,6 +12,8 @@ from tilewise.study.kernel import Kernel
 
 #: The longer side of a block's part of C, in units of the drawing.
 _SIDE = 170.0
+#: An excerpt has so many lines at most.
+MOST_LINES = 9
 
 
 @functools.cache
@@ -42,10 +44,10 @@ def tile_svg(tiles: Tiling, name: str, title: str) -> str:
     return str(pieces().tiling(name, title, tiles, scale, deep, 24 + before, 40 + before))
 
 
-def excerpt(kernel: Kernel, first: str, count: int = 9) -> tuple[int, int, list[str]]:
+def excerpt(kernel: Kernel, first: str) -> tuple[int, int, list[str]]:
     """The lines of a kernel's file that carry its idea: the numbers of the first and the last, and the lines.
 
-    `first` is how the first line begins. They end with a whole statement where its block ends, or after `count` lines,
+    `first` is how the first line begins. They end with a whole statement where its block ends, or after MOST_LINES,
     and lose their indentation; empty lines and `#pragma unroll` are left out. Raises LookupError if no line begins like
     that.
     """
@@ -57,7 +59,7 @@ def excerpt(kernel: Kernel, first: str, count: int = 9) -> tuple[int, int, list[
     told = [(number, line[indent:]) for number, line in enumerate(lines[at:], at + 1) if line.strip()]
     told = [(number, line) for number, line in told if line.strip() != "#pragma unroll"]
     outside = (place for place, (number, _) in enumerate(told) if lines[number - 1][:indent].strip())
-    told = told[: min(count, next(outside, count))]  # what the first line begins has ended
+    told = told[: min(MOST_LINES, next(outside, MOST_LINES))]  # what the first line begins has ended
     while told and not _is_whole([line.partition("//")[0].rstrip() for _, line in told]):
         told.pop()
     return told[0][0], told[-1][0], [line for _, line in told]

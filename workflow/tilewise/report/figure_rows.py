@@ -1,7 +1,6 @@
 """Prepare the rows of figures: which rows of a table a figure shows, and the further columns that it needs."""
 
 import textwrap
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,9 +40,9 @@ def by_size(rows: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys(rows["shape"].loc[work.sort_values(kind="stable").index]))
 
 
-def _written(column: pd.Series, form: Callable[[Any], str] = rounded) -> pd.Series:
+def _written(column: pd.Series) -> pd.Series:
     """Numbers as words, also if there are none."""
-    return pd.Series([form(number) for number in column], column.index, dtype="object")
+    return pd.Series([rounded(number) for number in column], column.index, dtype="object")
 
 
 def _titled(rows: pd.DataFrame, first: pd.Series | str, dashed: pd.Series | str, tflops: str) -> pd.DataFrame:
@@ -85,10 +84,8 @@ def accuracy_and_rate(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     types = rows.groupby(["platform", "dtype"])
     middle = types.cumcount().ne(0) & types.cumcount(ascending=False).ne(0)
     first = rows.assign(own=~rows["anchor"], middle=middle).sort_values(["own", "middle"], kind="stable").index
-    double, floats = (
-        rows["dtype"] == "double",
-        rows[rows["dtype"] == "float"].groupby("platform")["peak_gflops"].first(),
-    )
+    double = rows["dtype"] == "double"
+    floats = rows[rows["dtype"] == "float"].groupby("platform")["peak_gflops"].first()
     rows = rows.assign(
         rank=pd.Series(range(len(rows)), index=first),
         group=double.map({True: "double", False: "float and shorter numbers"}),
@@ -185,7 +182,7 @@ def cold_start(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 def squares(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Square products by their size, with the `roof` of their units and that of a `launch` in TFLOP/s, if known."""
-    rows = rows[(rows["n"] == rows["p"]) & (rows["n"] == rows["m"])].sort_values("n", kind="stable")
+    rows = timings.cubes(rows).sort_values("n", kind="stable")
     limits = {name: rows.get(f"{name}_gflops", pd.Series(np.nan, rows.index)) / 1000 for name in ("roof", "launch")}
     return rows.assign(**limits)
 
@@ -196,9 +193,7 @@ def shape_map(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     oblong = rows["n"] != rows["m"]
     rows = rows[several & rows["friendly"] & rows["dtype"].isin(rows.loc[oblong, "dtype"])]
     rows = rows.sort_values(["n", "m"], key=lambda sizes: sizes.astype("float64"), kind="stable")
-    words, titles = (
-        [f"{n} × {m}" for n, m in zip(rows["n"], rows["m"])],
-        rows["dtype"] + ": times as fast as the library",
-    )
+    words = [f"{n} × {m}" for n, m in zip(rows["n"], rows["m"])]
     c = pd.Categorical(words, list(dict.fromkeys(words)))
-    return rows.assign(ratio=rows["percent_of_anchor"] / 100, c=c, title=titles)
+    title = rows["dtype"] + ": times as fast as the library"
+    return rows.assign(ratio=rows["percent_of_anchor"] / 100, c=c, title=title)

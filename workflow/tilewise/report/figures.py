@@ -222,17 +222,14 @@ def sizes(rows: pd.DataFrame, evidence: Evidence) -> Figure:
             for points, face, label in ((line, colour, kernel), (own[~own["friendly"]], "none", f"_{kernel}")):
                 style = {"marker": marker, "facecolor": face, "edgecolor": colour, "s": 20, "zorder": 3, "label": label}
                 set_tooltips(axis.scatter(points["n"], points["tflops"], **style), points["said"])
-        top, roof, launch = (
-            part["tflops"].max(),
-            part["roof"].iloc[0],
-            part.drop_duplicates("n").dropna(subset="launch"),
-        )
+        top, roof = part["tflops"].max(), part["roof"].iloc[0]
+        line = {"color": "black", "linewidth": 1}
         if roof > 0:
-            axis.axhline(roof, color="black", linewidth=1, linestyle="--", label="the units alone, measured")
+            axis.axhline(roof, **line, linestyle="--", label="the units alone, measured")
             top = max(top, roof)
+        launch = part.drop_duplicates("n").dropna(subset="launch")
         if len(launch):
-            label = "a launch alone"
-            axis.plot(launch["n"], launch["launch"], color="black", linewidth=1, linestyle=":", label=label)
+            axis.plot(launch["n"], launch["launch"], **line, linestyle=":", label="a launch alone")
         axis.set(xlabel="n of n × n matrices", ylabel="TFLOP/s", yscale="log", ylim=(part["tflops"].min() / 2, 2 * top))
         axis.set_xscale("log", base=2)
         axis.xaxis.set_major_formatter("{x:,.0f}")

@@ -40,12 +40,11 @@ class Layout:
         for group, names in self.brief if brief else self.groups:
             for word in names:
                 for name in unlisted if word == "*" else [word]:
-                    words = self._unlisted(name) if word == "*" else columns.heading(name)
+                    words = columns.heading(name)
+                    if word == "*" and self.suffix:
+                        words = name.removesuffix(self.suffix).replace("_", " ")
                     found[name] = (group, self.headings.get(name, words))
         return {name: heads for name, heads in found.items() if name in table}
-
-    def _unlisted(self, name: str) -> str:
-        return name.removesuffix(self.suffix).replace("_", " ") if self.suffix else name
 
 
 def load(path: Path | str = LAYOUTS_FILE) -> dict[str, Layout]:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from tilewise.explain import climb, provenance
 from tilewise.explain.number_format import rounded
 from tilewise.report import beside
-from tilewise.report.beside import CASE, SHOWN, Sides
+from tilewise.report.beside import Sides
 from tilewise.report.plots import COLOURS, MARKERS, legend
 from tilewise.report.svg import empty_figure, set_tooltips, style
 from tilewise.study.status import RIGHT, Status
@@ -30,8 +30,7 @@ def five_numbers(sides: Sides) -> pd.DataFrame:
     found.append(_top_of_ladder(sides, square).assign(label="the ladder's fastest kernel"))
     largest = beside.largest_products(sides)
     found.append(largest[largest["label"] == "largest n allocated"].assign(label="largest n, three float matrices"))
-    table = pd.concat([each.reindex(columns=["label", *CASE, "side", *SHOWN]) for each in found if len(each)])
-    return table.assign(kernel="", dtype="").reset_index(drop=True)
+    return beside.joined(found, beside.CELLS).assign(kernel="", dtype="")
 
 
 def _top_of_ladder(sides: Sides, square: dict[str, int]) -> pd.DataFrame:
@@ -49,13 +48,9 @@ def speedups(sides: Sides) -> pd.DataFrame:
         rungs = climb.rungs(climb.climb(evidence, climb.CLIMB), evidence)
         rungs = rungs[rungs["platform"].isin([each.name for each in evidence.platforms]) & ~rungs["anchor"]]
         naive = rungs[rungs["kernel"] == "naive"].set_index("platform")["gflops"]
-        found.append(
-            rungs.assign(
-                side=side + " " + rungs["platform"], times_naive=rungs["gflops"] / rungs["platform"].map(naive)
-            )
-        )
-    columns = ["kernel", "side", "n", "gflops", "times_naive"]
-    return pd.concat([each[columns] for each in found], ignore_index=True).dropna(subset="times_naive")
+        times = rungs["gflops"] / rungs["platform"].map(naive)
+        found.append(rungs.assign(side=side + " " + rungs["platform"], times_naive=times))
+    return beside.joined(found, ["kernel", "side", "n", "gflops", "times_naive"]).dropna(subset="times_naive")
 
 
 def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
@@ -68,12 +63,11 @@ def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
         axis = figure.subplots()
         for number, (side, own) in enumerate(table.groupby("side", sort=False)):
             colour = COLOURS[number % len(COLOURS)]
-            looks: dict[str, Any] = (
-                {"color": colour} if side.startswith("own") else {"facecolors": "none", "edgecolors": colour}
-            )
+            face = colour if side.startswith("own") else "none"
+            looks: dict[str, Any] = {"s": 46, "facecolors": face, "edgecolors": colour, "marker": MARKERS[number]}
             label = f"{sides.headings[side]}, n = {own['n'].iloc[0]}"
             at = [kernels.index(name) for name in own["kernel"]]
-            drawn = axis.scatter(own["times_naive"], at, s=46, marker=MARKERS[number], label=label, zorder=3, **looks)
+            drawn = axis.scatter(own["times_naive"], at, label=label, zorder=3, **looks)
             set_tooltips(drawn, [
                 f"{row.kernel}: {rounded(row.times_naive, 'x')}× naive, {rounded(row.gflops / 1000)} TFLOP/s, {label}"
                 for row in own.itertuples()

@@ -96,11 +96,6 @@ def _cell(row, column, machine):
     return text if column != "time_ms" or pd.isna(row["apart"]) else f"{text} {plus_minus(row['apart'])}"
 
 
-def _words(caption: str) -> str:
-    """A caption as text, without its tags."""
-    return html.unescape(re.sub(r"<[^>]+>", "", caption))
-
-
 @dataclass(frozen=True)
 class _Table:
     """A table that is to be shown: its rows, its columns with their headings, and how to say its cells."""
@@ -113,8 +108,8 @@ class _Table:
     def html(self, caption: str) -> str:
         """The table as HTML in its own box, which scrolls if the page is narrow."""
         rows, large = self._records()
-        lines = [(*self._about(row), self._cells(row)) for row in rows]
-        label, wide = _words(caption.split(".")[0]), "wide" if len(self.columns) > _WIDE_FROM else ""
+        lines = [(_kind_of(row), self._cells(row)) for row in rows]
+        label, wide = Markup(caption.split(".")[0]).striptags(), "wide" if len(self.columns) > _WIDE_FROM else ""
         return pieces().table(wide, label, Markup(caption), self._groups(), self._heads(large), lines)
 
     def packed(self, caption: str) -> str:
@@ -123,15 +118,16 @@ class _Table:
         A cell is its HTML, or a pair of that and what it sorts by.
         """
         rows, large = self._records()
-        cells = [
-            [cell if order is None else [cell, order] for (_, cell), order in zip(self._cells(row), self._orders(row))]
-            for row in rows
-        ]
+        cells = []
+        for row in rows:
+            orders = (_order(row, column) for column in self.columns)
+            told = zip(self._cells(row), orders)
+            cells.append([cell if order is None else [cell, order] for (_, cell), order in told])
         found = {
             "caption": caption,
             "groups": self._groups(),
             "heads": self._heads(large),
-            "kinds": [self._about(row)[1] for row in rows],
+            "kinds": [_kind_of(row) for row in rows],
             "rows": cells,
         }
         return pack(json.dumps(found, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
@@ -157,17 +153,9 @@ class _Table:
             for name, (_, label) in self.columns.items()
         ]
 
-    def _about(self, row: Mapping[str, Any]) -> tuple[str, str]:
-        """The anchor of a row, and its class."""
-        return "", "anchor" if row.get("anchor") is True else "best" if row.get("best") is True else ""
-
     def _cells(self, row: Mapping[str, Any]) -> list[tuple[str, Markup]]:
         """The class and the content of each cell."""
         return [(self._kind(name), Markup(_cell(row, name, self.machine))) for name in self.columns]
-
-    def _orders(self, row: Mapping[str, Any]) -> list[float | None]:
-        """By what each cell sorts, if its text does not say it."""
-        return [_order(row, column) for column in self.columns]
 
     def _kind(self, column: str) -> str:
         if column == "claim":
@@ -183,6 +171,11 @@ class _Table:
         return "words" if is_words(column) or column.startswith("verdict ") else ""
 
 
+def _kind_of(row: Mapping[str, Any]) -> str:
+    """The class of a row."""
+    return "anchor" if row.get("anchor") is True else "best" if row.get("best") is True else ""
+
+
 def _order(row: Mapping[str, Any], column: str) -> float | None:
     """By what a cell sorts, if its text does not say it as a plain number; None if it does, or if it is of words."""
     value = row[column]
@@ -190,9 +183,9 @@ def _order(row: Mapping[str, Any], column: str) -> float | None:
         return float(row["n"]) * float(row["p"]) * float(row["m"])
     if isinstance(value, str | bool) or is_words(column) or pd.isna(value):
         return None
-    return (
-        None if re.fullmatch(r"[\d,.]+", number(value, column)) else max(-1e308, min(float(f"{value:.6g}"), 1e308))
-    )  # JSON has no infinity
+    if re.fullmatch(r"[\d,.]+", number(value, column)):
+        return None
+    return max(-1e308, min(float(f"{value:.6g}"), 1e308))  # JSON has no infinity
 
 
 def table_html(
@@ -297,7 +290,7 @@ def verdicts_html(verdicts: pd.DataFrame, names: Collection[str]) -> str:
     for name, own in table.groupby("id", sort=False):
         first = own.iloc[0]
         verdict = claims.Verdict(first["of_claim"])
-        numbers = "; ".join(claims.case_lines(own))
+        numbers = claims.by_case(own, claims.beside_published, "; ")
         numbers = Markup(notes.note_html(numbers)) if notes.is_note(numbers) else numbers
         lines.append((name, verdict.mark, verdict.elsewhere, f"({first['source']}) {first['claim']}", numbers))
     return pieces().verdicts(lines) if lines else ""
@@ -328,7 +321,7 @@ def figure_html(drawing: str, caption: str, name: str, number: int, folded: bool
     name = name or name_of(caption)
     from tilewise.report.svg import inline  # Matplotlib is slow to import, and a start of Snakemake needs no drawings
 
-    drawing = inline(drawing, name, _words(_title_of(caption)), _words(caption))
+    drawing = inline(drawing, name, Markup(_title_of(caption)).striptags(), Markup(caption).striptags())
     return _framed(drawing, caption, name, number, folded=folded), name, drawing
 
 
@@ -363,5 +356,5 @@ def steps_html(name: str, number: int) -> tuple[str, str]:
 def _framed(
     drawing: str, caption: str, name: str, number: int | None, place: str = "", code: str = "", folded: bool = False
 ) -> str:
-    about = (name, _words(_title_of(caption)), Markup(caption), number, pack(drawing) if folded else Markup(drawing))
-    return pieces().figure(*about, FIGURES_FOLDER, place, code, folded)
+    title, shown = Markup(_title_of(caption)).striptags(), pack(drawing) if folded else Markup(drawing)
+    return pieces().figure(name, title, Markup(caption), number, shown, FIGURES_FOLDER, place, code, folded)

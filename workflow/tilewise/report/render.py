@@ -1,10 +1,7 @@
 """The pages: sections with their numbers, tables and figures, each page one file that needs no network."""
 
-import base64
 import contextlib
 import functools
-import gzip
-import html
 import importlib.util
 import itertools
 import json
@@ -160,15 +157,12 @@ class Page:
 
     def speedups(self, title: str, caption: str = "") -> Markup:
         """The speed-up over the naive kernel, rung by rung, of this run and the recorded ones."""
-        return self._piece(
-            f"Figure: {title}",
-            lambda: self._framed(
-                figures.svg(headlines.draw_speedups(headlines.speedups(self.sides), self.sides)),
-                title,
-                caption,
-                "speedups",
-            ),
-        )
+
+        def made() -> str:
+            drawn = headlines.draw_speedups(headlines.speedups(self.sides), self.sides)
+            return self._framed(figures.svg(drawn), title, caption, "speedups")
+
+        return self._piece(f"Figure: {title}", made)
 
     def largest_products(self, title: str, caption: str = "", blank: str = "") -> Markup:
         """The largest n of the source, the recorded runs and this run, and what was timed there."""
@@ -196,10 +190,11 @@ class Page:
 
     def claims(self) -> Markup:
         """The verdicts on the published claims: marks, and a table of all."""
-        return self._piece(
-            "Table: Claims",
-            lambda: markup.claims_html(self.frame("claims"), self.evidence, next(self._numbers["Table"])),
-        )
+
+        def made() -> str:
+            return markup.claims_html(self.frame("claims"), self.evidence, next(self._numbers["Table"]))
+
+        return self._piece("Table: Claims", made)
 
     def tiles(self, name: str, idea: str = "", title: str = "") -> Markup:
         """What is new in a kernel at the product at which it is fastest, beside the lines that begin with `idea`."""
@@ -225,7 +220,7 @@ class Page:
 
     def box(self, kernel: str) -> Markup:
         """The numbers of a rung in float."""
-        said = articles.box(self.rungs(), kernel)
+        said = articles.box(self.frame("rungs"), kernel)
         items = [(term, Markup(self._markdown.renderInline(words))) for term, words in said]
         return Markup(f"{pieces().step(items)}\n\n")
 
@@ -243,10 +238,6 @@ class Page:
         return [name for name in _unnamed(figures.OVERVIEW) if name != "climb"]
 
     # ---- What they are made of ---------------------------------------------------------------------------------------
-
-    def rungs(self, task: str = climb.CLIMB) -> pd.DataFrame:
-        """The rungs of a ladder at its largest product."""
-        return self._once(f"rungs {task}", lambda: climb.rungs(climb.climb(self.evidence, task), self.evidence))
 
     def frame(self, name: str) -> pd.DataFrame:
         """A table of TABLES, or of a task."""
@@ -339,24 +330,21 @@ class Page:
         self._begin()
         parts = make() if make else [self.section(name) for name in sections.names_of()]
         loader = Environment(loader=FileSystemLoader(TEMPLATE.parent), trim_blocks=True, lstrip_blocks=True)
-        options: dict[str, Any] = {
-            "page": page,
-            "pages": pages,
-            "sections": parts,
-            "headings": self.headings,
-        }
-        title, words = (re.search(pattern, parts[0], re.DOTALL) for pattern in (_TITLE, _FIRST_WORDS))
-        options |= {"title": _plain(title[1]) if title else "", "description": _plain(words[1]) if words else ""}
-        options |= {
-            "preview": preview_of(page) if pages == sections.PAGES else "",
-            "cited": read_yaml(CITATION),
-            "measured": [
-                (each.label, each.device.captured[:10], each.commits)
-                for each in (self.evidence.everyone if measured is None else measured)
-            ],
-            "datatables": _datatables() if any("data-table=" in each for each in parts) else "",
-        }
-        return loader.get_template(TEMPLATE.name).render(**options)
+        found = (re.search(pattern, parts[0], re.DOTALL) for pattern in (_TITLE, _FIRST_WORDS))
+        title, words = (Markup(each[1]).striptags() if each else "" for each in found)
+        about = self.evidence.everyone if measured is None else measured
+        return loader.get_template(TEMPLATE.name).render(
+            page=page,
+            pages=pages,
+            sections=parts,
+            headings=self.headings,
+            title=title,
+            description=words,
+            preview=preview_of(page) if pages == sections.PAGES else "",
+            cited=read_yaml(CITATION),
+            measured=[(each.label, each.device.captured[:10], each.commits) for each in about],
+            datatables=_datatables() if any("data-table=" in each for each in parts) else "",
+        )
 
     def _begin(self) -> None:
         """Forget the headings, the numbers and the notes of another page."""
@@ -549,11 +537,6 @@ def _in_colour(drawn: Mapping[str, str], style: str) -> dict[str, str]:
     return {name: plain.sub(lambda found: colours.get(found[1], found[0]), svg) for name, svg in drawn.items()}
 
 
-def _plain(text: str) -> str:
-    """HTML as text in one line."""
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", "", text)).split())
-
-
 def anchor_of(title: str) -> str:
     """The anchor of a heading: its letters and digits."""
     return re.sub(r"\W+", "-", title).strip("-")
@@ -577,4 +560,4 @@ def _datatables() -> str:
     text, found = re.subn(r"export *\{[^}]*?(\w+) as default[^}]*\}", r"return \1", path.read_text(encoding="utf-8"))
     if found != 1:
         raise UserError(f"{path}: it does not export DataTables; pip install the itables of pyproject.toml")
-    return base64.b64encode(gzip.compress(f'"use strict";{text}'.encode(), mtime=0)).decode()
+    return markup.pack(f'"use strict";{text}')

@@ -209,11 +209,6 @@ def accuracy(evidence: Evidence) -> pd.DataFrame:
     return rows.sort_values(["p", "platform"], ascending=[False, True], kind="stable").reset_index(drop=True)
 
 
-def grading(evidence: Evidence) -> pd.DataFrame:
-    """The errors of each kernel in each test of the task `grading`, and the grades that follow."""
-    return evidence.facts["grading"].reset_index(drop=True)
-
-
 def energy(evidence: Evidence) -> pd.DataFrame:
     """The energy of each product, and its rate during the measurement."""
     return with_words(evidence.facts["energy"], evidence).reset_index(drop=True)
@@ -229,7 +224,7 @@ _OF_METHOD = {
     "tune": tuned.tuning,
     "accuracy": accuracy,
     "energy": energy,
-    "grading": grading,
+    "grading": lambda evidence: evidence.facts["grading"],
     "maximum_size": sizes.probes,
     "cold_start": cold_start,
     "launch_limits": launch_limits,
@@ -275,7 +270,7 @@ OVERVIEW: dict[str, Callable[[Evidence], pd.DataFrame]] = {
     "cache_lines": traffic.cache_lines,
     "profiled": profiles.profiled,
     "counted_against_hardware": traffic.counted_against_hardware,
-    "durations": provenance.durations,
+    "durations": lambda evidence: evidence.facts["sweep"],
 }
 
 

@@ -53,8 +53,7 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
     "instructions": lambda page: climb.loops(page.evidence),
     "naive_blocks": lambda page: timings.largest_square(climb.climb(page.evidence, "task1a")),
     "tile_counts": lambda page: timings.largest_square(climb.climb(page.evidence, "task3")),
-    "rungs": lambda page: page.rungs(),
-    "rungs_double": lambda page: page.rungs("ladder_double"),
+    "rungs_double": lambda page: climb.rungs(climb.climb(page.evidence, "ladder_double"), page.evidence),
 }
 #: The figures of the whole study, functions of figures.py; each is a file of each platform. Nothing here draws, because
 #: a run needs their names at its start.
@@ -62,7 +61,7 @@ STUDY_FIGURES = ("climb", "accuracy_and_rate", "roofline", "rungs", "cache_lines
 #: The figures beside those of tasks and of the whole study: for each the arguments of `figures.draw`.
 FIGURES: dict[str, Callable[[Any], tuple]] = {
     "climb_of_ladder": lambda page: ("climb", page.evidence.select_tasks(climb.CLIMB)),
-    "rungs_double": lambda page: ("rungs", page.evidence, page.rungs("ladder_double")),
+    "rungs_double": lambda page: ("rungs", page.evidence, page.frame("rungs_double")),
     "rate_over_size": lambda page: ("rate_over_size", page.evidence),
     "shape_map": lambda page: ("shape_map", page.evidence),
     "spread_of_exponents": lambda page: ("spread_of_exponents", page.evidence),
