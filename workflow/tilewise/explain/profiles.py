@@ -83,7 +83,7 @@ def profiled(evidence: Evidence) -> pd.DataFrame:
     rows = with_words(evidence.facts["counters"], evidence)
     rows = with_work(rows[rows["profiled_ns"].notna()])
     records = rows.to_dict("records")
-    least = [bytes_per_multiply_add(row) * row["work"] for row in records]
+    least = [bytes_per_multiply_add(row) * row["n"] * row["p"] * row["m"] for row in records]
     waits = pd.Series([_waits(row) for row in records], index=rows.index, dtype="str")
     order = {name: place for place, name in enumerate(evidence.kernels)}
     rows = rows.assign(

@@ -197,9 +197,10 @@ class Page:
         return self._piece("Table: Claims", made)
 
     def tiles(self, name: str, idea: str = "", title: str = "") -> Markup:
-        """What is new in a kernel at the product at which it is fastest, beside the lines that begin with `idea`."""
-        timed = timings.timed_rows(self.frame("ladder")).sort_values("gflops")
-        own = timed[timed["kernel"] == name]
+        """What is new in a kernel, beside the lines that begin with `idea`; drawn as a rung, or else at its fastest."""
+        rungs = self.frame("rungs")  # whose boxes stand below the drawings
+        rows = rungs if name in set(rungs["kernel"]) else timings.timed_rows(self.frame("ladder"))
+        own = rows[rows["kernel"] == name].sort_values("gflops")
         if own.empty:
             return Markup("")
         first = own[own["dtype"] == self.evidence.kernels[name].dtypes[0]]  # the type for which it was written
