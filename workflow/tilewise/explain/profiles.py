@@ -9,9 +9,10 @@ import pandas as pd
 from tilewise.evidence import Evidence
 from tilewise.explain.number_format import rounded
 from tilewise.explain.timings import with_words
-from tilewise.explain.traffic import bytes_per_multiply_add, shared_memory, with_work
+from tilewise.explain.traffic import shared_memory, with_work
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
+from tilewise.study.precision import bytes_of_product
 
 #: The states of a warp in which it waits, as ncu names them.
 WAITS = [
@@ -83,7 +84,7 @@ def profiled(evidence: Evidence) -> pd.DataFrame:
     rows = with_words(evidence.facts["counters"], evidence)
     rows = with_work(rows[rows["profiled_ns"].notna()])
     records = rows.to_dict("records")
-    least = [bytes_per_multiply_add(row) * row["n"] * row["p"] * row["m"] for row in records]
+    least = [bytes_of_product(row["dtype"], row["n"], row["p"], row["m"]) for row in records]
     waits = pd.Series([_waits(row) for row in records], index=rows.index, dtype="str")
     order = {name: place for place, name in enumerate(evidence.kernels)}
     rows = rows.assign(
