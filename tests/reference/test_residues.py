@@ -140,7 +140,7 @@ def test_the_kernel_splits_as_pythons_integers_do(functions, count, seed):
     arrays = {"x": x, "e": e, "r": np.zeros((count, size), np.int8), "count": size}
     report = kernelscope.trace(functions, f"split<{count}>", -(-size // 64), 64, arrays)
     assert report.ok, report.faults
-    for rest, p in zip(report.results["r"].astype(int), MODULI):
+    for rest, p in zip(report.arrays["r"].astype(int), MODULI):
         assert all((int(each) - number) % p == 0 for each, number in zip(rest, found))
         # 1 / p is rounded, so one residue in thousands is the other number next to half of p: 106 for -105, modulo 211.
         assert np.abs(rest).max() <= p // 2 + 1 and (np.abs(rest) <= p // 2).mean() > 0.98
