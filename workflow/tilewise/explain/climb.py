@@ -205,9 +205,11 @@ def _bound(row: Mapping[str, Any], evidence: Evidence) -> tuple[float, str]:
 
 def _top_wait(row: Mapping[str, Any]) -> tuple[str, float]:
     """What most warps wait for, in words, and how many do per instruction issued; nothing if ncu did not see it."""
-    for top, each in waits_of(row):
-        return COLUMNS[f"stall_{top}"].meaning.removeprefix("warps that wait "), each
-    return "", math.nan
+    waits = waits_of(row)
+    if not waits:
+        return "", math.nan
+    top, each = waits[0]
+    return COLUMNS[f"stall_{top}"].meaning.removeprefix("warps that wait "), each
 
 
 def _beside_steps(part: pd.DataFrame) -> pd.DataFrame:
