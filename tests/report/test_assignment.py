@@ -88,7 +88,12 @@ def test_without_the_record_there_are_tables_and_one_sentence(tmp_path):
     page = render.assignment(beside.Sides(None, own))
     assert notes.find_notes(page) == [] and "Answer." not in page and "Not known" not in page
     assert plain(page).count("recorded runs, which this copy of the study lacks") == 1
-    assert page.count("your value") == 10
+    assert page.count("your value") == 10 and "of the recorded runs and of this run." in plain(page)
+
+
+def test_the_page_of_the_record_alone_speaks_of_no_other_run(record):
+    text = plain(render.assignment(beside.Sides(record, None)).partition("<main")[2])
+    assert "this run" not in text.casefold() and "of the report and of the recorded runs. A time is" in text
 
 
 def test_the_largest_products_stand_in_their_rows(record):

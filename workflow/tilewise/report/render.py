@@ -377,7 +377,7 @@ def assignment(
         numbers, instead = notes.attempt(
             "Answers", lambda: (_fill(article)[0], ""), lambda note: (numbers, notes.note_html(note))
         )
-    names = {"answers": bool(numbers), "instead": Markup(instead), **numbers}
+    names = {"answers": bool(numbers), "instead": Markup(instead), "own": sides.own is not None, **numbers}
     return page.html("assignment", lambda: [page.article(article, names)], pages=pages)
 
 
