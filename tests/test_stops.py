@@ -178,6 +178,28 @@ def test_a_job_that_is_stopped_while_it_imports_says_nothing(clone, after_s):
     assert "Traceback" not in said and not ours(clone)
 
 
+IN_A_TASK = """
+import asyncio, os, signal
+from tilewise import stopping
+
+async def of_snakemake():
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.sleep(0)
+
+async def run():
+    task = asyncio.create_task(of_snakemake())
+    await asyncio.sleep(20)
+
+stopping.install_signal_handlers()
+asyncio.run(run())
+"""
+
+
+def test_a_stop_within_a_task_of_asyncio_has_no_traceback():
+    ended = subprocess.run([sys.executable, "-c", IN_A_TASK], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (128 + signal.SIGINT, "", "")
+
+
 def test_a_second_run_is_refused_in_words_and_a_killed_one_takes_its_scripts_along(clone, tracing):
     run = tracing()
     os.killpg(run.pid, signal.SIGSTOP)  # on a busy machine its trace may be shorter than the second one's start

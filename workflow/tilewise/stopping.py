@@ -1,6 +1,7 @@
 """Ctrl-C, SIGTERM and SIGHUP end a run of Snakemake alike: its jobs end at once; the same command continues it."""
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -48,6 +49,8 @@ def _stop(number: int, frame: Any) -> None:
         signal.alarm(2 * END_S)
     _end_children(kill=not first)
     if first:
+        # Within a task of asyncio, whose end nobody awaits then: asyncio would report it with a traceback.
+        logging.getLogger("asyncio").disabled = True
         raise SystemExit(128 + number)
 
 
