@@ -77,6 +77,7 @@ MISUSE = [
     ("{tiled} --tile 64", "kernels/textbook/tiled.cu:19: static assertion failed: a block has at most 1024 threads"),
     ("{tiled}x --tile 8", "did you mean"),
     ("naive", "there is no file naive; the kernel of this name is in kernels/textbook/naive.cu"),
+    ("a" * 300, "File name too long"),
     ("{mine} --name other --block 8x8", "there is no __global__ function 'other'; it has mine; name one with --name"),
     ("{mine} --block 8x8", "mine.cu: mine needs --width, for example --width 16"),
     ("{mine} --block 8x8 --widht 4", "--widht: mine does not take it; it takes --width"),

@@ -49,7 +49,7 @@ def _stop(number: int, frame: Any) -> None:
         signal.alarm(2 * END_S)
     _end_children(kill=not first)
     if first:
-        # Within a task of asyncio, whose end nobody awaits then: asyncio would report it with a traceback.
+        # If the exception ends a task of asyncio, that is never awaited, and asyncio would print a traceback.
         logging.getLogger("asyncio").disabled = True
         raise SystemExit(128 + number)
 

@@ -218,20 +218,8 @@ class Kernel:
     def plan(self, point: Point, device: Device = EMULATED) -> Plan:
         """The plan of a point. Without a grid, as on the CPU, there are instances and no launches.
 
-        `product` is the launch of the function that has the kernel's name, or else the last one. Plans without a device
-        are kept: a start of Snakemake needs each several times.
+        `product` is the launch of the function that has the kernel's name, or else the last one.
         """
-        if device is not EMULATED:
-            return self._planned(point, device)
-        if point not in self._plans:
-            self._plans[point] = self._planned(point, device)
-        return self._plans[point]
-
-    @cached_property
-    def _plans(self) -> dict[Point, Plan]:
-        return {}
-
-    def _planned(self, point: Point, device: Device) -> Plan:
         values = self._at(point)
         of_device = self._at(point, {**self.scalars, **device.numbers()})
         workspaces = {name: _workspace(name, entry, of_device) for name, entry in self.workspaces.items()}

@@ -83,9 +83,15 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
     parameter is missing or cannot be.
     """
     path = options.file
-    if not path.exists() and (named := registry.load().get(str(path))) and named.kind == Kind.CUDA:
-        raise UserError(f"there is no file {path}; the kernel of this name is in {display_path(named.path)}")
-    check_file(path)
+    try:
+        check_file(path)
+    except UserError:
+        named = registry.load().get(str(path))
+        if named and named.kind == Kind.CUDA:
+            raise UserError(
+                f"there is no file {path}; the kernel of this name is in {display_path(named.path)}"
+            ) from None
+        raise
     defaults: dict[str, int] = {}
     registered = _registered(path, options.name)
     if registered:
