@@ -36,20 +36,40 @@ def recorded(written, tmp_path):
     return tmp_path / "recorded"
 
 
-def on_card(recorded, where, uuid, longer=1.0, clock=1.0, task="ladder_float"):
-    """Results of another card, on which the products of a task take `longer`, at `clock` of the clock."""
-    run = shutil.copytree(recorded / "nvidia-h200", where / "nvidia-h200")
-    table = pd.read_csv(run / "measurements.csv", dtype=str, keep_default_na=False)
+def rows_of(recorded):
+    """The rows of the recorded run, as text."""
+    return pd.read_csv(recorded / "nvidia-h200" / "measurements.csv", dtype=str, keep_default_na=False)
+
+
+def results(table, recorded, folder):
+    """Results of some tasks alone, as `snakemake headline` leaves them: device.json, and a file for each task."""
+    run = folder / "nvidia-h200"
+    (run / "tasks").mkdir(parents=True)
+    shutil.copy(recorded / "nvidia-h200" / "device.json", run)
+    for task, rows in table.groupby("task"):
+        rows.to_csv(run / "tasks" / f"{task}.csv", index=False)
+    return run
+
+
+def on_card(table, uuid, longer=1.0, clock=1.0, task="ladder_float"):
+    """Rows of another card, on which the products of a task take `longer`, at `clock` of the clock."""
     own = (table["task"] == task) & (table["time_ms"] != "")
     for name, factor in (("time_ms", longer), ("sm_clock_mhz", clock)):
         table.loc[own, name] = [repr(float(each) * factor) if each else "" for each in table.loc[own, name]]
     table.loc[table["gpu_uuid"] != "", "gpu_uuid"] = uuid
-    table.to_csv(run / "measurements.csv", index=False)
-    return run
+    return table
+
+
+def results_on(recorded, folder, *card, **differs):
+    """Results of another card."""
+    return results(on_card(rows_of(recorded), *card, **differs), recorded, folder)
 
 
 def test_the_spread_over_cards_is_a_column_and_points_that_differ_have_their_reason(recorded, tmp_path, capsys):
-    runs = [on_card(recorded, tmp_path / "a", OTHER, 1.02), on_card(recorded, tmp_path / "b", THIRD, 1.06, 1 / 1.06)]
+    runs = [
+        results_on(recorded, tmp_path / "a", OTHER, 1.02),
+        results_on(recorded, tmp_path / "b", THIRD, 1.06, 1 / 1.06),
+    ]
     assert main(["record", "--cards", *map(str, runs), "--into", str(recorded)]) == 0
     assert "points of further cards" in capsys.readouterr().out
     kept = load_platform(recorded / "nvidia-h200", recorded=True)
@@ -64,77 +84,82 @@ def test_the_spread_over_cards_is_a_column_and_points_that_differ_have_their_rea
 
 
 def test_a_card_that_differs_for_no_known_reason_has_none(recorded, tmp_path):
-    record.add_cards([on_card(recorded, tmp_path / "a", OTHER, 1.06)], recorded)
+    record.add_cards([results_on(recorded, tmp_path / "a", OTHER, 1.06)], recorded)
     table = variability.cards_differ(load_evidence([recorded / "nvidia-h200"], recorded=recorded))
     assert (table.loc[table["low_ms"] > 1, "why"] == "").all() and (table["low_ms"] > 1).any()
 
 
 def test_short_products_differ_as_launches_do(recorded, tmp_path):
-    record.add_cards([on_card(recorded, tmp_path / "a", OTHER, 1.06, task="task4")], recorded)
+    record.add_cards([results_on(recorded, tmp_path / "a", OTHER, 1.06, task="task4")], recorded)
     table = variability.cards_differ(load_evidence([recorded / "nvidia-h200"], recorded=recorded))
     short = table["low_ms"] < 0.04
     assert short.any() and set(table.loc[short, "why"]) == {"no more apart than launches on two machines"}
 
 
 def test_a_card_is_added_once_and_replaced(recorded, tmp_path):
-    first = on_card(recorded, tmp_path / "a", OTHER, 1.02)
+    first = results_on(recorded, tmp_path / "a", OTHER, 1.02)
     path, points, left_out = record.add_cards([first], recorded)
     assert points > 100 and not left_out
     before = path.read_bytes()
     assert record.add_cards([first], recorded)[:2] == (path, points) and path.read_bytes() == before
-    record.add_cards([on_card(recorded, tmp_path / "b", OTHER, 1.5)], recorded)
+    record.add_cards([results_on(recorded, tmp_path / "b", OTHER, 1.5)], recorded)
     table = pd.read_csv(path)
     assert len(table) == points and table.loc[table["task"] == "ladder_float", "time_ms"].sum() > 0
     assert path.read_bytes() != before
 
 
 def test_points_of_other_sources_are_left_out_and_refused(recorded, tmp_path):
-    run = on_card(recorded, tmp_path / "a", OTHER)
-    table = pd.read_csv(run / "measurements.csv", dtype=str, keep_default_na=False)
+    table = on_card(rows_of(recorded), OTHER)
     stream_k = (table["kernel"] == "stream_k") & (table["time_ms"] != "")
     table.loc[stream_k, "build_sha256"] = "1" * 64
-    table.to_csv(run / "measurements.csv", index=False)
-    path, _, left_out = record.add_cards([run], recorded)
+    path, _, left_out = record.add_cards([results(table, recorded, tmp_path / "a")], recorded)
     assert len(left_out) == stream_k.sum() and "stream_k" in left_out[0] and "other sources" in left_out[0]
     kept = pd.read_csv(path, dtype=str, keep_default_na=False)
     assert "stream_k" not in set(kept["kernel"])
 
 
 def test_runs_that_cannot_be_added_are_refused_in_a_line(recorded, tmp_path):
-    same = shutil.copytree(recorded / "nvidia-h200", tmp_path / "same" / "nvidia-h200")
+    same = results(rows_of(recorded), recorded, tmp_path / "same")
     with pytest.raises(UserError, match="no point of nvidia-h200 was timed on another card"):
         record.add_cards([same], recorded)
-    other = on_card(recorded, tmp_path / "a", OTHER)
+    other = results_on(recorded, tmp_path / "a", OTHER)
     device = json.loads((other / "device.json").read_text()) | {"platform": "nvidia-h100"}
     (other / "device.json").write_text(json.dumps(device))
     with pytest.raises(UserError, match="runs of several platforms: nvidia-h100, nvidia-h200"):
         record.add_cards([same, other], recorded)
     with pytest.raises(UserError, match="no run of nvidia-h100 is recorded"):
         record.add_cards([other], recorded)
+    (other / "device.json").write_bytes((same / "device.json").read_bytes())
+    shutil.rmtree(other / "tasks")
+    with pytest.raises(UserError, match="no task is finished there"):
+        record.add_cards([other], recorded)
+    with pytest.raises(UserError, match="it is not a run"):
+        record.add_cards([tmp_path], recorded)
     assert main(["record", "--cards"]) == 2
 
 
-def in_turns(run, uuid, task, ratio, library=None):
-    """The run with `ladder_float` timed in turns on a card as a task of this name, at this ratio to cuBLAS."""
-    table = pd.read_csv(run / "measurements.csv", dtype=str, keep_default_na=False)
-    own = (table["task"] == "ladder_float") & (table["time_ms"] != "")
+def in_turns(table, uuid, task, ratio, library=None):
+    """Rows of `ladder_float` in turns on a card, as those of a task of this name, at this ratio to cuBLAS."""
+    table = table[table["task"] == "ladder_float"]
+    own = table["time_ms"] != ""
     table.loc[own, ["turns", "vs_best", "sustained_vs_best"]] = ["10", repr(ratio), repr(round(ratio - 0.01, 2))]
     table.loc[own, "sustained_vs_default"] = repr(ratio)
-    table.loc[own, "task"] = task
     table.loc[table["gpu_uuid"] != "", "gpu_uuid"] = uuid
     if library:
         table.loc[own & table["kernel"].str.startswith("cublas"), "build_sha256"] = library
-    table.to_csv(run / "measurements.csv", index=False)
-    facts = run / "facts" / "ladder_float.csv"
-    facts.rename(facts.with_stem(task)).write_text(facts.with_stem(task).read_text().replace("ladder_float", task))
-    return run
+    return table.assign(task=task)
 
 
 def test_the_headline_duels_of_further_cards_are_the_spread_of_a_ratio(recorded, tmp_path):
-    copies = [shutil.copytree(recorded / "nvidia-h200", tmp_path / each / "nvidia-h200") for each in "abc"]
-    in_turns(recorded / "nvidia-h200", OWN, "ladder_float", 1.10)
-    found = record.add_cards([in_turns(copies[0], OTHER, "headline", 1.13)], recorded)
-    assert not found[2]
+    rows = rows_of(recorded)
+    rows.update(in_turns(rows.copy(), OWN, "ladder_float", 1.10))
+    rows.to_csv(recorded / "nvidia-h200" / "measurements.csv", index=False)
+
+    def add(*card):
+        run = results(in_turns(rows.copy(), *card), recorded, tmp_path / card[0] / str(card[2]))
+        return record.add_cards([run], recorded)[2]
+
+    assert not add(OTHER, "headline", 1.13)
 
     def shown():
         evidence = load_evidence([recorded / "nvidia-h200"], recorded=recorded)
@@ -144,10 +169,10 @@ def test_the_headline_duels_of_further_cards_are_the_spread_of_a_ratio(recorded,
     columns = ["card_count", "cards_low", "cards_high", "cards_sustained_low", "cards_sustained_high"]
     assert (table[columns] == [2, 1.10, 1.13, 1.09, 1.12]).all(axis=None) and len(table) > 20
     # Another version of cuBLAS: its own row is left out, and the times of the others stay without their ratios.
-    left_out = record.add_cards([in_turns(copies[1], THIRD, "headline", 1.5, library="1" * 64)], recorded)[2]
+    left_out = add(THIRD, "headline", 1.5, "1" * 64)
     assert left_out and all("cublas" in line for line in left_out)
     assert shown()[columns].equals(table[columns])
     kept = pd.read_csv(recorded / "nvidia-h200" / "cards.csv").set_index("gpu_uuid")[list(record.RATIOS)]
     assert kept.loc[THIRD].isna().all(axis=None) and kept.loc[OTHER].notna().any(axis=None)
-    record.add_cards([in_turns(copies[2], THIRD, "headline", 1.09)], recorded)
+    add(THIRD, "headline", 1.09)
     assert (shown()[columns[:3]] == [3, 1.09, 1.13]).all(axis=None)

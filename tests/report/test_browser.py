@@ -406,7 +406,7 @@ def test_every_mark_has_its_claim(context, tables):
 def test_points_tell_their_values(context, story):
     """To the pointer and to the arrow keys; for a screen reader the drawing has a title and a description."""
     page = opened(context, story)
-    figure = page.locator("#figure-climb_of_ladder")
+    figure = page.locator("#figure-climb")
     figure.scroll_into_view_if_needed()
     bar = figure.locator("[data-tip]").first
     words = bar.get_attribute("data-tip")
@@ -429,7 +429,7 @@ def test_points_tell_their_values(context, story):
 def test_a_figure_can_be_taken_away(context, story, tmp_path):
     page = opened(context, story)
     with page.expect_download() as download:
-        page.locator("#figure-climb_of_ladder a[download]").click()
+        page.locator("#figure-climb a[download]").click()
     download.value.save_as(tmp_path / "climb.svg")
     drawing = (tmp_path / "climb.svg").read_text()
     assert drawing.startswith("<svg") and "var(" not in drawing and "</svg>" in drawing
@@ -441,7 +441,7 @@ def test_figures_follow_the_dark_scheme(context, story):
     paper, ink = page.evaluate(
         "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
     )
-    text = page.locator("#figure-climb_of_ladder svg text").first
+    text = page.locator("#figure-climb svg text").first
     assert text.evaluate("text => getComputedStyle(text).fill") == ink != paper
 
 
@@ -472,8 +472,8 @@ def test_a_page_that_was_sent_alone_still_gives_its_figures(context, story, tmp_
     shutil.copy(story, tmp_path / "sent.html")
     page = opened(context, tmp_path / "sent.html")
     with page.expect_download() as download:
-        page.locator("#figure-climb_of_ladder a[download]").click()
-    assert download.value.suggested_filename == "climb_of_ladder.svg" and download.value.failure() is None
+        page.locator("#figure-climb a[download]").click()
+    assert download.value.suggested_filename == "climb.svg" and download.value.failure() is None
 
 
 @every_view

@@ -234,6 +234,17 @@ def swept_tasks(evidence: Evidence) -> list[str]:
     return [name for name, entry in evidence.config["tasks"].items() if entry.get("method") != "maximum_size"]
 
 
+def one_of_each_point(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Rows with one of each point that several tasks timed: one that is ok, in turns with others if any is, and of the
+    first such task of the config."""
+    tasks = list(evidence.config["tasks"])
+    order = rows.assign(
+        failed=rows["status"] != Status.OK, alone=rows["turns"].isna(), place=rows["task"].map(tasks.index)
+    ).sort_values(["failed", "alone", "place"], kind="stable")
+    point = ["platform", "kernel", "dtype", *SHAPE, *evidence.choice]
+    return rows.loc[order.drop_duplicates(point).index.sort_values()]
+
+
 def made_of_short(rows: pd.DataFrame, evidence: Evidence) -> pd.Series:
     """Whether the floats of each row are computed from shorter numbers, on tensor cores."""
     makers = [name for name, kernel in evidence.kernels.items() if kernel.made_of_short]

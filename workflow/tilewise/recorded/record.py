@@ -20,6 +20,7 @@ from tilewise.files import read_json, write_csv, write_json
 from tilewise.recorded import check
 from tilewise.recorded.check import ARCHIVE, DIGEST, README, WORKFLOW, entry, sha256
 from tilewise.study import columns, registry
+from tilewise.study.device import read as read_device
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Status
 
@@ -139,16 +140,16 @@ def _pack(source: Path, folder: Path) -> None:
 def add_cards(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, int, list[str]]:
     """Add the times of `runs` on other cards to the recorded run of their platform, `recorded`/<platform>.
 
-    Kernels in turns have their ratios to cuBLAS too, if cuBLAS is that of the recorded run; a duel whose task the
-    recorded run lacks, as those of config/duels.yaml, counts for the same points in turns in another task there.
+    A run counts with the tasks that it has finished, so those of config/duels.yaml alone will do. Kernels in turns have
+    their ratios to cuBLAS too, if cuBLAS is that of the recorded run; a duel whose task the recorded run lacks, as
+    those of config/duels.yaml, counts for the same points in turns in another task there.
 
     Returns its cards.csv, the number of its points, and a line for each point that was built from other sources and is
     left out. A card that is there already is replaced. Raises UserError if a folder is no run, if the runs are of
     several platforms or none of the recorded ones, or if they have nothing to add.
     """
     kernels = registry.load()
-    read = [load_platform(run, kernels=kernels) for run in runs]
-    names = sorted({platform.device.platform for platform in read})
+    names = sorted({_platform_name(run) for run in runs})
     if len(names) > 1:
         raise UserError(f"record --cards: these are runs of several platforms: {', '.join(names)}; name one's")
     target = recorded / names[0]
@@ -156,8 +157,8 @@ def add_cards(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, in
         raise UserError(f"{target}: no run of {names[0]} is recorded; record a whole one first (docs/recording.md)")
     kept = load_platform(target, recorded=True, kernels=kernels)
     found, left_out = [kept.cards], []
-    for run, platform in zip(runs, read):
-        rows = platform.measurements
+    for run in runs:
+        rows = _finished_tasks(run, kernels)
         rows = rows[(rows["status"] == Status.OK) & rows["time_ms"].notna() & (rows["gpu_uuid"].fillna("") != "")]
         rows = _beside(_renamed(rows, kept), kept)
         rows = rows[rows["recorded_uuid"].notna() & (rows["recorded_uuid"] != rows["gpu_uuid"])]
@@ -185,6 +186,22 @@ def add_cards(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, in
 
         crate.write(target, workflow=target / WORKFLOW)
     return target / CARDS, len(table), left_out
+
+
+def _platform_name(run: Path) -> str:
+    """The name of the platform of a run."""
+    refuse_no_run(run)
+    return read_device(run / "device.json").platform
+
+
+def _finished_tasks(run: Path, kernels: Mapping[str, Kernel]) -> pd.DataFrame:
+    """The rows of measurements.csv of a run's finished tasks, though the run as a whole may have none."""
+    paths = sorted((run / "tasks").glob("*.csv"))
+    if not paths:
+        raise UserError(f"{run}: no task is finished there; measure one, or give a folder such as results/nvidia-h200")
+    parameters = registry.parameters(kernels)
+    tables = [columns.read(path, "measurements", parameters) for path in paths]
+    return columns.set_types(pd.concat(tables, ignore_index=True))
 
 
 def _renamed(rows: pd.DataFrame, kept: Platform) -> pd.DataFrame:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from tilewise.evidence import Evidence
 from tilewise.explain import timings, traffic
+from tilewise.explain.climb import CLIMB
 from tilewise.explain.number_format import rounded
 from tilewise.report import tables
 from tilewise.study.columns import SHAPE
@@ -58,15 +59,19 @@ def _ranked(rows: pd.DataFrame, by: str) -> pd.DataFrame:
 
 
 # ---- Of the whole study ----------------------------------------------------------------------------------------------
+def rungs_of_ladder(evidence: Evidence) -> pd.DataFrame:
+    """The rows of `tables.ladder` of the float ladder alone, whose kernels took turns."""
+    return tables.ladder(evidence.select_tasks(CLIMB))
+
+
 def climb(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Of the largest square products in float, each kernel that is faster than all before it in the registry's order,
-    then the fastest that makes floats of short numbers; `idea` has the kernel in words, `library` its rate."""
+    """Of the largest square products, each kernel that is faster than all before it in the registry's order; `idea` has
+    the kernel in words, `library` the library's rate."""
     rows = timings.largest_square(rows[(rows["dtype"] == "float") & rows["gflops"].notna()])
     place = rows["kernel"].map({name: number for number, name in enumerate(evidence.kernels)})
-    rows = rows.assign(short=timings.made_of_short(rows, evidence), place=place).sort_values(["short", "place"])
+    rows = rows.assign(place=place).sort_values("place")
     own = rows[~rows["anchor"]]
-    rates = own.groupby(["platform", "short"])["gflops"]
-    kept = own[own["gflops"] == rates.transform("max").where(own["short"], rates.cummax())]
+    kept = own[own["gflops"] == own.groupby("platform")["gflops"].cummax()]
     words = (evidence.kernels[name].title.replace(" x ", " × ") for name in kept["kernel"])
     words = (title if len(title) < 35 else title.partition(",")[0] for title in words)  # two lines at most
     library = kept["platform"].map(rows[rows["anchor"]].groupby("platform")["tflops"].max())

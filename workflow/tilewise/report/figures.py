@@ -84,12 +84,12 @@ def save(draw: Callable[[], Figure], path: Path | str) -> None:
 
 
 # ---- Of the whole study ----------------------------------------------------------------------------------------------
-@shows(tables.ladder, "No climb: no GPU was timed.", figure_rows.climb)
+@shows(figure_rows.rungs_of_ladder, "No climb: no GPU was timed.", figure_rows.climb)
 def climb(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """Each kernel that is faster than all before it, and the library; floats of short numbers are hatched."""
+    """Each rung that is faster than all before it, and the library."""
     figure, parts = facets(rows, ["platform"], evidence, "title", width=4.4, height=1.0, line=0.42)
     for axis, part in parts:
-        bars(axis, part, "tflops", "TFLOP/s", part["idea"], "short", "said", color=plots.COLOURS[0], height=0.72)
+        bars(axis, part, "tflops", "TFLOP/s", part["idea"], said="said", color=plots.COLOURS[0], height=0.72)
         limit(axis, part["library"].iloc[0], linestyle="-.")
         plots.write_beside(axis, part["tflops"].map(rounded))
     return figure

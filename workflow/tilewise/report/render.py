@@ -22,10 +22,22 @@ from kernelscope.files import atomic_path
 from kernelscope.yaml_input import read_yaml
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import Evidence, Platform, load_evidence
-from tilewise.explain import climb, quantities, timings
+from tilewise.explain import quantities, timings
 from tilewise.explain.tiling import tiling
 from tilewise.files import write_json
-from tilewise.report import articles, beside, claims, figures, headings, headlines, markup, notes, sections, tables
+from tilewise.report import (
+    articles,
+    beside,
+    claims,
+    figure_rows,
+    figures,
+    headings,
+    headlines,
+    markup,
+    notes,
+    sections,
+    tables,
+)  # fmt: skip
 from tilewise.report.drawings import pieces
 from tilewise.report.template_context import FIGURES, LAYOUTS, TABLES
 from tilewise.study.accuracy import MEANING
@@ -90,7 +102,7 @@ class Page:
         if name not in self.tasks and name not in figures.OVERVIEW and name not in FIGURES:
             return Markup("")
         draw = functools.partial(self._once, f"figure {name}", lambda: self._drawn(name))
-        anchor = name if name in (*self.tasks, "climb", "climb_of_ladder", "rungs") else ""
+        anchor = name if name in (*self.tasks, "climb", "rungs") else ""
         return self._piece(f"Figure: {title}", lambda: self._framed(draw(), title, caption, anchor, folded))
 
     def table(self, name: str, title: str, caption: str = "", layout: str = "", folded: bool = False) -> Markup:
@@ -471,9 +483,9 @@ def preview_of(page: str) -> str:
 
 def _preview(page: Page) -> Figure:
     """The climb on the first GPU."""
-    evidence = page.evidence.select_tasks(climb.CLIMB)
-    rows = tables.ladder(evidence)
-    return figures.draw("climb", evidence, rows[rows["platform"].isin([gpu.name for gpu in evidence.gpus[:1]])])
+    rows = figure_rows.rungs_of_ladder(page.evidence)
+    first = [gpu.name for gpu in page.evidence.gpus[:1]]
+    return figures.draw("climb", page.evidence, rows[rows["platform"].isin(first)])
 
 
 def tell(page: Page, article: Path = articles.STORY, pages: Mapping[str, str] = sections.PAGES) -> tuple[str, Page]:

@@ -22,6 +22,7 @@ from tilewise.explain.timings import (
     chosen_columns,
     describe,
     fastest_first,
+    one_of_each_point,
     pairs,
     swept_tasks,
     with_words,
@@ -114,12 +115,13 @@ def choices(evidence: Evidence, *tasks: str) -> pd.DataFrame:
 
 @functools.lru_cache(maxsize=4)
 def ladder(evidence: Evidence) -> pd.DataFrame:
-    """The best of every kernel for every product on every GPU, in all tasks: rate, percentage of peak, speed-ups.
+    """The best of every kernel for every product on every GPU, in all tasks: rate, percentage of peak, speed-ups. A
+    point has one rate here, though several tasks timed it.
 
     speedup_over_naive and speedup_over_cpu are ratios of times on the same machine. percent_of_peak refers to the
     vector peak of device.json; cuBLAS can exceed it for double if the GPU has FP64 tensor cores.
     """
-    table = winners(evidence.select_tasks(*swept_tasks(evidence)).gpu, evidence)
+    table = winners(one_of_each_point(evidence.select_tasks(*swept_tasks(evidence)).gpu, evidence), evidence)
     naive = table[(table["kernel"] == "naive") & (table["status"] == Status.OK)]
     keys = ["platform", "dtype", *SHAPE]
     naive = naive.rename(columns={"time_ms": "naive_ms"})[[*keys, "naive_ms"]]

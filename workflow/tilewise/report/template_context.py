@@ -60,7 +60,6 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
 STUDY_FIGURES = ("climb", "accuracy_and_rate", "roofline", "rungs", "cache_lines")
 #: The figures beside those of tasks and of the whole study: for each the arguments of `figures.draw`.
 FIGURES: dict[str, Callable[[Any], tuple]] = {
-    "climb_of_ladder": lambda page: ("climb", page.evidence.select_tasks(climb.CLIMB)),
     "rungs_double": lambda page: ("rungs", page.evidence, page.frame("rungs_double")),
     "rate_over_size": lambda page: ("rate_over_size", page.evidence),
     "shape_map": lambda page: ("shape_map", page.evidence),
