@@ -22,7 +22,7 @@ PROBE_S, TRACE_S, INSTRUCTIONS_S, OCCUPANCY_S, PROFILE_S = 20, 60, 60, 20, 2
 #: Seconds to draw the page, and of the other rules of a platform, without a GPU.
 PAGE_S, RULES_S = 50.0, {"probe": 3.0, "occupancy": 3.0, "instructions": 50.0, "show": 30.0}
 #: Seconds of a tuning of the whole ladder, on an H200 with 16 cores in November 2026.
-TUNE_S = 300
+TUNE_S = 1000
 
 
 @functools.cache
