@@ -98,8 +98,8 @@ def test_the_counts_behind_register_tile_and_vector_loads(rungs, ncu):
         100 * (row["shared_load_wavefronts"] + row["shared_store_wavefronts"]) / row["work"] for row in (before, after)
     ]
     assert passes == pytest.approx([32.5, 33.7], abs=0.1)
-    assert (before["stall_long_scoreboard"], after["stall_long_scoreboard"]) == (1.36, 0.87)
-    assert (before["stall_barrier"], after["stall_barrier"]) == (1.15, 0.34)
+    assert (before["stall_long_scoreboard"], after["stall_long_scoreboard"]) == (1.36, 0.8)
+    assert (before["stall_barrier"], after["stall_barrier"]) == (1.16, 0.34)
     assert rungs.loc["register_tile", "warps"] == rungs.loc["vector_loads", "warps"] == 16
     assert rungs.loc[["register_tile", "vector_loads"], "wavefronts_per_100"].tolist() == pytest.approx(passes)
     names = [f"{where}_{what}_requests" for where in ("shared", "global") for what in ("load", "store")]
@@ -109,7 +109,7 @@ def test_the_counts_behind_register_tile_and_vector_loads(rungs, ncu):
 
 def test_the_counts_behind_the_rungs_that_wait_less(rungs, ncu):
     waits = [ncu.loc[name, ["stall_long_scoreboard", "stall_barrier"]].tolist() for name in ("warp_tile", "pipelined")]
-    assert waits == [[0.81, 0.44], [0.01, 0.02]]
+    assert waits == [[0.82, 0.45], [0.01, 0.02]]
     assert rungs.loc["pipelined", "percent_of_ceiling"] > rungs.loc["warp_tile", "percent_of_ceiling"] + 10
     row = rungs.loc["warp_tile"]
     assert row["accesses_per_100"] < 25 and row["wavefronts_per_100"] < 25 < rungs.loc["tiled", "wavefronts_per_100"]
@@ -127,7 +127,7 @@ def test_the_counts_behind_the_rungs_that_wait_less(rungs, ncu):
 def test_the_counts_behind_tiles_in_shared_memory(rungs, ncu):
     """The tighter of two limits is shown: passes of shared memory, for which the warps wait, and not barriers."""
     tiled = ncu.loc["tiled"]
-    assert tiled[["stall_mio_throttle", "stall_long_scoreboard", "stall_barrier"]].tolist() == [15.57, 6.72, 5.28]
+    assert tiled[["stall_mio_throttle", "stall_long_scoreboard", "stall_barrier"]].tolist() == [15.57, 6.73, 5.29]
     assert rungs.loc["tiled", "gflops"] < rungs.loc["tiled", "bound_gflops"]
 
 
@@ -143,7 +143,7 @@ def test_waits_at_one_size_explain_no_other(recorded):
     gpu = recorded.gpu.assign(gflops=recorded.gpu["gflops"].mask(large, 22_000.0))
     slow = dataclasses.replace(recorded, gpu=gpu)
     found = climb.rungs(climb.climb(slow, climb.CLIMB), slow).set_index("kernel")
-    assert pd.isna(found.loc["register_tile", "stall_barrier"]) and found.loc["warp_tile", "stall_barrier"] == 0.44
+    assert pd.isna(found.loc["register_tile", "stall_barrier"]) and found.loc["warp_tile", "stall_barrier"] == 0.45
 
 
 def with_runs(evidence, kernel, slower):
@@ -171,7 +171,7 @@ def test_a_tie_is_told_and_drawn_as_a_tie(recorded):
 
 
 def test_no_best_choice_has_bought_its_rate_with_digits(recorded):
-    """With 13 moduli a product of doubles is faster than with 15, and its error is six times as large."""
+    """With 13 moduli a product of doubles is faster than with 14, and its error is five times as large."""
 
     def best(evidence):
         ladder = tables.ladder(evidence)
@@ -182,7 +182,7 @@ def test_no_best_choice_has_bought_its_rate_with_digits(recorded):
     fastest = own.loc[own["gflops"].idxmax()]
     assert fastest["moduli"] == 13 and fastest["relative_error"] > 4 * own["relative_error"].min()
     as_accurate = recorded.gpu["relative_error"].where(recorded.gpu["kernel"] != "double_from_int8", 1e-15)
-    assert best(recorded) == 15
+    assert best(recorded) == 14
     assert best(dataclasses.replace(recorded, gpu=recorded.gpu.assign(relative_error=as_accurate))) == 13
 
 

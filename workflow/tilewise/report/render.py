@@ -247,8 +247,8 @@ class Page:
         return [name for name in _unnamed(TABLES) if name in headings.layouts() and self.has(name)]
 
     def further_figures(self) -> list[str]:
-        """The figures of the whole study that no section of the tables names, without those of other pages."""
-        return [name for name in _unnamed(figures.OVERVIEW) if name != "climb"]
+        """The figures of the whole study that no section of the tables names."""
+        return _unnamed(figures.OVERVIEW)
 
     # ---- What they are made of ---------------------------------------------------------------------------------------
 

@@ -57,9 +57,10 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
 }
 #: The figures of the whole study, functions of figures.py; each is a file of each platform. Nothing here draws, because
 #: a run needs their names at its start.
-STUDY_FIGURES = ("climb", "accuracy_and_rate", "roofline", "rungs", "cache_lines")
+STUDY_FIGURES = ("accuracy_and_rate", "roofline", "rungs", "cache_lines")
 #: The figures beside those of tasks and of the whole study: for each the arguments of `figures.draw`.
 FIGURES: dict[str, Callable[[Any], tuple]] = {
+    "climb": lambda page: ("climb", page.evidence),
     "rungs_double": lambda page: ("rungs", page.evidence, page.frame("rungs_double")),
     "rate_over_size": lambda page: ("rate_over_size", page.evidence),
     "shape_map": lambda page: ("shape_map", page.evidence),
