@@ -26,7 +26,7 @@ def rounded(value: float, unit: str = "") -> str:
         return f"<{1 / 10**decimals:g}"
     text = f"{value:,.{decimals}f}"
     # What was measured with fewer digits has no more of them.
-    return text.rstrip("0") if unit not in ("x", "×", "%") and abs(value) < 1 else text
+    return text.rstrip("0") if unit not in ("x", "×", "%") and text.lstrip("-").startswith("0.") else text
 
 
 def plus_minus(percent: float) -> str:
