@@ -19,7 +19,7 @@ import tilewise
 from kernelscope import cpp
 from tilewise import UserError
 from tilewise.multiply.arguments import DTYPES, check
-from tilewise.multiply.fastest import fastest, recorded_times
+from tilewise.multiply.fastest import STATES, back_to_back, fastest, recorded_times
 from tilewise.nvidia.layout import is_column_major
 from tilewise.study import verify
 from tilewise.study.accuracy import Grade
@@ -37,8 +37,9 @@ LAYOUTS = ("rows", "columns", "cut rows", "cut columns")
 
 
 def rows(*timed):
-    """Rows of (kernel, dtype, n, p, m, ms), as a run records them."""
-    return pd.DataFrame(timed, columns=["kernel", "dtype", "n", "p", "m", "time_ms"])
+    """Rows of (kernel, dtype, n, p, m, ms alone, in a batch, under load) as a run records them, or without the last."""
+    table = pd.DataFrame(timed, columns=["kernel", "dtype", "n", "p", "m", *STATES[::-1]][: len(timed[0])])
+    return table.reindex(columns=["kernel", "dtype", "n", "p", "m", *STATES])
 
 
 #: A kernel made of short numbers without a grade, one with the grade A, one that computes in float, and the library.
@@ -96,29 +97,42 @@ def test_a_gpu_gets_what_it_can_run_with_its_own_parameters(kernels):
     assert found.shape == wanted.shape and found.dtype == "float"
 
 
-def _timed_at(timed, dtype, shape):
-    """The kernels that were timed at a product."""
-    return timed["kernel"][(timed[["dtype", "n", "p", "m"]] == [dtype, *shape]).all(axis=1)].unique()
+def test_kernels_are_ranked_back_to_back(kernels):
+    """Under load if the library and a kernel have such a time, else in a batch; never one state with another."""
+    none = float("nan")
+    shape = (1024, 1024, 1024)
+    alone = [("stream_k", "float", *shape, 1.0), ("cublas", "float", *shape, 2.0)]
+    assert chosen(kernels, "float", shape, timed=rows(*alone)) == "stream_k"
+    in_a_batch = [(*alone[0], 3.0), (*alone[1], 2.5)]
+    assert chosen(kernels, "float", shape, timed=rows(*in_a_batch)) is None
+    under_load = [(*in_a_batch[0], 3.5), (*in_a_batch[1], 4.0)]
+    assert chosen(kernels, "float", shape, timed=rows(*under_load)) == "stream_k"
+    half_known = [(*in_a_batch[0], 1.0), (*in_a_batch[1], none)]
+    assert chosen(kernels, "float", shape, timed=rows(*half_known)) is None
+    doubles = [("cublas_emulated", "double", *shape, 1.0), ("double_always", "double", *shape, 2.0)]
+    assert chosen(kernels, "double", shape, timed=rows(*doubles)) is None, "emulation is not what would be called"
+    doubles.append(("cublas", "double", *shape, 3.0))
+    assert chosen(kernels, "double", shape, timed=rows(*doubles)) == "double_always"
+    ranked = back_to_back(rows(*under_load, ("pipelined", "float", *shape, 0.1, none, none)), kernels)
+    assert ranked.to_dict() == {"stream_k": 3.5, "cublas": 4.0}
 
 
 def test_what_was_recorded_is_never_slower_than_the_library(kernels):
     """At every recorded product with a time of the library."""
     timed = recorded_times("nvidia-h200")
-    called = {name for name, kernel in kernels.items() if kernel.library == "cublas" and not kernel.searched}
-    anchors = timed[timed["kernel"].isin(called)]
-    anchors = anchors[anchors["dtype"].isin(DTYPES.values())].groupby(["dtype", "n", "p", "m"])["time_ms"].min()
+    called = {
+        name for name, kernel in kernels.items() if kernel.library and not kernel.searched and not kernel.emulation
+    }
     own = 0
-    for (dtype, *shape), library_ms in anchors.items():
+    for (dtype, *shape), there in timed[timed["dtype"].isin(DTYPES.values())].groupby(["dtype", "n", "p", "m"]):
+        ranked = back_to_back(there, kernels)
+        if ranked.empty:
+            continue
         for grade in Grade:
-            wanted = point("", "", dtype, *map(int, shape))
-            found = fastest(timed, kernels, *H200, wanted, grade)
+            found = fastest(timed, kernels, *H200, point("", "", dtype, *map(int, shape)), grade)
             if found is None:
                 continue
-            same = (timed[["dtype", "n", "p", "m"]] == [dtype, *shape]).all(axis=1) & (timed["kernel"] == found.kernel)
-            if not same.any():
-                assert not any(kernels[name].tuned for name in _timed_at(timed, dtype, shape) if name in kernels)
-                continue
-            assert timed["time_ms"][same].min() < library_ms
+            assert ranked[found.kernel] < min(ranked[name] for name in called if name in ranked)
             assert kernels[found.kernel].plan(found, Device.from_capability("9.0", 132)).launches
             own += 1
     assert own > 20, "and own kernels are chosen at all"

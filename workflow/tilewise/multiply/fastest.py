@@ -4,7 +4,7 @@ Data in, a point out: nothing here needs a GPU.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -22,10 +22,12 @@ from tilewise.study.sweeps import tuned_point
 MOST_APART = 2
 #: Rows that are multiples of this many elements are copied by TMA and by vectors; others take further launches.
 FRIENDLY = 16
+#: The times of a row, those of many products back to back first, as a program computes them: under load, in a batch.
+STATES = ("sustained_ms", "batch_ms", "time_ms")
 
 
 def recorded_times(gpu: str, folder: Path = RECORDED) -> pd.DataFrame:
-    """Recorded times of a GPU, or of the first recorded one if it has none: kernel, dtype, n, p, m, time_ms.
+    """Recorded times of a GPU, or of the first recorded one if it has none: kernel, dtype, n, p, m, and STATES.
 
     `gpu` is named as its platform is, such as `nvidia-h200`.
     """
@@ -35,8 +37,8 @@ def recorded_times(gpu: str, folder: Path = RECORDED) -> pd.DataFrame:
     run = tuning.nearest(runs, gpu)
     files = {"measurements": run / "measurements.csv", "sizes": run / "facts" / "sizes.csv"}
     tables = [columns.read(path, file) for file, path in files.items()]
-    wanted = ["kernel", "dtype", *SHAPE, "status", "time_ms"]
-    rows = pd.concat([table[wanted] for table in tables if len(table)])
+    wanted = ["kernel", "dtype", *SHAPE, "status", *STATES]
+    rows = pd.concat([table.reindex(columns=wanted) for table in tables if len(table)])
     return rows[(rows["status"] == Status.OK) & rows["time_ms"].notna()].drop(columns="status")
 
 
@@ -47,31 +49,53 @@ def fastest(
 
     `rows` are from `recorded_times`. The ranking is that of the most similar product with times of the library and of a
     kernel with tuned parameters: of the same class, whose rows are multiples of FRIENDLY elements if those of `wanted`
-    are, and no size of which is more than MOST_APART times that of the other. None if there is no such product, or if
-    the library is the fastest.
+    are, and no size of which is more than MOST_APART times that of the other; by the times of `back_to_back`. None if
+    there is no such product, or if the library is the fastest.
     """
     rows = rows[rows["dtype"] == wanted.dtype]
-    libraries = {name for name, kernel in kernels.items() if kernel.library and not kernel.searched}
-    ranked = {name for name, kernel in kernels.items() if kernel.tuned}
-    timed = rows.groupby(SHAPE)["kernel"].agg(set)
-    anchored = [dict(zip(SHAPE, shape)) for shape, names in timed.items() if names & libraries and names & ranked]
+    timed: dict[tuple[int, ...], set[str]] = {}
+    for kernel, *shape in rows[["kernel", *SHAPE]].itertuples(index=False):
+        timed.setdefault(tuple(shape), set()).add(kernel)
+    anchored = [dict(zip(SHAPE, shape)) for shape, names in timed.items() if _are_ranked(names, kernels)]
     similar = {tuple(shape.values()): apart for shape in anchored if (apart := _apart(shape, wanted.shape)) is not None}
     if not similar:
         return None
     n, p, m = min(similar, key=lambda shape: similar[shape])
-    there = rows[(rows["n"] == n) & (rows["p"] == p) & (rows["m"] == m)].sort_values("time_ms", kind="stable")
-    for name in there["kernel"]:
+    for name in back_to_back(rows[(rows["n"] == n) & (rows["p"] == p) & (rows["m"] == m)], kernels).index:
         kernel = kernels.get(name)
-        # It was removed after the run, makes something else, or needs a search before the product.
-        if kernel is None or not kernel.makes_ab or kernel.searched:
-            continue
-        if kernel.library:
+        if kernel and _is_called(kernel):
             return None
+        # It was removed after the run, makes something else, or is a way to call the library that is not taken.
+        if kernel is None or not kernel.makes_ab or kernel.library:
+            continue
         if list(Grade).index(Grade(kernel.grade)) > list(Grade).index(grade) or kernel.cannot_run(capability):
             continue
         if point := tuned_point(kernel, wanted.dtype, wanted.shape, gpu):
             return point
     return None
+
+
+def back_to_back(there: pd.DataFrame, kernels: Mapping[str, Kernel]) -> pd.Series:
+    """Times in ms of the kernels at one product, the fastest first, in the first of STATES that ranks them.
+
+    Times of several states are never compared: a kernel without a time in this state is left out.
+    """
+    for state in STATES:
+        known = there[there[state].notna()]
+        if _are_ranked(known["kernel"], kernels):
+            return known.groupby("kernel")[state].min().sort_values(kind="stable")
+    return pd.Series(dtype="float64")
+
+
+def _are_ranked(names: Iterable[str], kernels: Mapping[str, Kernel]) -> bool:
+    """Whether a call of the library and a kernel with tuned parameters are among these kernels."""
+    known = [kernels[name] for name in names if name in kernels]
+    return any(map(_is_called, known)) and any(kernel.tuned for kernel in known)
+
+
+def _is_called(kernel: Kernel) -> bool:
+    """Whether it is the library as it multiplies without a search or emulation."""
+    return kernel.library is not None and not kernel.searched and not kernel.emulation
 
 
 def _apart(known: Mapping[str, int], wanted: Mapping[str, int]) -> float | None:
