@@ -186,6 +186,17 @@ def test_no_best_choice_has_bought_its_rate_with_digits(recorded):
     assert best(dataclasses.replace(recorded, gpu=recorded.gpu.assign(relative_error=as_accurate))) == 13
 
 
+def test_a_point_that_several_tasks_timed_has_the_rate_of_its_ladder(recorded):
+    stream_k = recorded.gpu[
+        (recorded.gpu["kernel"] == "stream_k") & (recorded.gpu[["n", "p", "m"]] == 8192).all(axis=1)
+    ]
+    times = stream_k.set_index("task")["time_ms"]
+    assert times["languages"] < times["ladder_float"]
+    ladder = tables.ladder(recorded)
+    [row] = ladder[(ladder["kernel"] == "stream_k") & (ladder[["n", "p", "m"]] == 8192).all(axis=1)].to_dict("records")
+    assert row["task"] == "ladder_float" and row["time_ms"] == times["ladder_float"]
+
+
 def test_a_card_that_is_not_listed_has_no_data_sheet(recorded):
     """Nor has one whose name only begins alike."""
     [gpu] = recorded.gpus
