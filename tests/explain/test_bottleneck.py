@@ -67,7 +67,7 @@ def test_no_kernel_of_the_recorded_run_uses_more_than_there_is_and_the_tensor_co
         slowed = row["sm_clock_mhz"] / gpu["sm_clock_mhz"]
         assert slowed < 0.85 and row["limited_by"] == "tensor cores, whose clock was lowered"
         assert row["limit_percent"] == pytest.approx(100 * row["gflops"] / gpu["peak_gflops"]["bfloat16"] / slowed)
-        assert 85 < row["limit_percent"] < 96
+        assert 87 < row["limit_percent"] < 96
     assert own.loc[("triton", "float"), "limited_by"] == "", "its machine code is not read, so its units are not known"
 
 

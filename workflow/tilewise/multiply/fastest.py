@@ -63,7 +63,7 @@ def fastest(
     n, p, m = min(similar, key=lambda shape: similar[shape])
     for name in back_to_back(rows[(rows["n"] == n) & (rows["p"] == p) & (rows["m"] == m)], kernels).index:
         kernel = kernels.get(name)
-        if kernel and _is_called(kernel):
+        if kernel and kernel.library_call == "default":
             return None
         # It was removed after the run, makes something else, or is a way to call the library that is not taken.
         if kernel is None or not kernel.makes_ab or kernel.library:
@@ -90,12 +90,7 @@ def back_to_back(there: pd.DataFrame, kernels: Mapping[str, Kernel]) -> pd.Serie
 def _are_ranked(names: Iterable[str], kernels: Mapping[str, Kernel]) -> bool:
     """Whether a call of the library and a kernel with tuned parameters are among these kernels."""
     known = [kernels[name] for name in names if name in kernels]
-    return any(map(_is_called, known)) and any(kernel.tuned for kernel in known)
-
-
-def _is_called(kernel: Kernel) -> bool:
-    """Whether it is the library as it multiplies without a search or emulation."""
-    return kernel.library is not None and not kernel.searched and not kernel.emulation
+    return any(kernel.library_call == "default" for kernel in known) and any(kernel.tuned for kernel in known)
 
 
 def _apart(known: Mapping[str, int], wanted: Mapping[str, int]) -> float | None:

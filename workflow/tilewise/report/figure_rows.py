@@ -65,9 +65,9 @@ def rungs_of_ladder(evidence: Evidence) -> pd.DataFrame:
 
 
 def climb(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Of the largest square products, each kernel that is faster than all before it in the registry's order; `idea` has
-    the kernel in words, `library` the library's rate."""
-    rows = timings.largest_square(rows[(rows["dtype"] == "float") & rows["gflops"].notna()])
+    """The kernels that beat all kernels before them in the registry, at the largest square product; with each kernel's
+    `idea` in words and the rate of the `library`."""
+    rows = timings.largest_square(rows[rows["gflops"].notna()])
     place = rows["kernel"].map({name: number for number, name in enumerate(evidence.kernels)})
     rows = rows.assign(place=place).sort_values("place")
     own = rows[~rows["anchor"]]

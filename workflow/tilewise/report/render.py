@@ -37,7 +37,7 @@ from tilewise.report import (
     notes,
     sections,
     tables,
-)  # fmt: skip
+)
 from tilewise.report.drawings import pieces
 from tilewise.report.template_context import FIGURES, LAYOUTS, TABLES
 from tilewise.study.accuracy import MEANING

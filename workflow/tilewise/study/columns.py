@@ -134,6 +134,12 @@ def _empty_table(file: str, parameters: tuple[str, ...]) -> pd.DataFrame:
     return frame([], file, parameters)
 
 
+def read_all(paths: Iterable[Path | str], file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
+    """The rows of several CSVs with the columns of a file, each as `read` returns it."""
+    tables = [read(path, file, parameters) for path in paths]
+    return pd.concat([empty_table(file, parameters), *tables], ignore_index=True)
+
+
 def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
     """A CSV with the columns of a file; without rows if there is no file.
 

@@ -4,8 +4,6 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
-
 from tilewise import RECORDED
 from tilewise.study import columns
 from tilewise.study.points import Point
@@ -29,8 +27,7 @@ TUNE_S = 1000
 def recorded_seconds(folder: Path = RECORDED) -> dict[tuple, float]:
     """Seconds of a product's samples in the recorded runs, or its share of turns and load, by kernel, type, n, p
     and m; of several, the most."""
-    runs = (columns.read(path, "measurements") for path in sorted(folder.glob("*/measurements.csv")))
-    rows = pd.concat([columns.empty_table("measurements"), *runs])
+    rows = columns.read_all(sorted(folder.glob("*/measurements.csv")), "measurements")
     contenders = rows.groupby(["platform", "task", "dtype", *columns.SHAPE])["kernel"].transform("size")
     samples = rows["time_ms"] * rows["samples"] * rows["runs"].fillna(1) / 1000
     seconds = (rows["duel_s"].astype("Float64") / contenders).fillna(samples)

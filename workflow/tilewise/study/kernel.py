@@ -175,6 +175,13 @@ class Kernel:
         return operands in self.accuracy.get("claims", ()) and p >= self.accuracy.get("from_p", 1)
 
     @property
+    def library_call(self) -> str:
+        """How it calls the library: "default", "best" after a search, or "" if it does not, or emulates."""
+        if self.library is None or self.emulation:
+            return ""
+        return "best" if self.searched else "default"
+
+    @property
     def made_of_short(self) -> bool:
         """Whether it makes its results of shorter numbers than its operands are."""
         return bool(self.accuracy) and self.accuracy.get("scheme") != "chain"  # which is one of floats

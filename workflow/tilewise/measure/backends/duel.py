@@ -47,14 +47,6 @@ class Contender:
         self.load_clocks: list[float] = []
         self.load_watts: list[float] = []
 
-    @property
-    def library(self) -> str:
-        """How it calls the library: "default", "best", or "" if it does not, or emulates."""
-        kernel = self.job.kernel
-        if kernel.library is None or kernel.emulation:
-            return ""
-        return "best" if kernel.searched else "default"
-
     def fail(self, found: verify.Check) -> None:
         """Take it out of the duel: its product was wrong when it was timed."""
         self.row |= verification_columns(self.job, found) | {"message": f"the timed product, {found.message}"}
@@ -178,7 +170,7 @@ class Case:
     def known(self) -> Turns:
         """What the turns say; the columns are `running`."""
         running = self.running
-        kinds = [each.library for each in running]
+        kinds = [each.job.kernel.library_call for each in running]
         turns = np.array([each.turns_ms[: self.turns] for each in running]).T
         medians = np.median(turns, axis=0)
         of_library = [index for index, kind in enumerate(kinds) if kind]
@@ -243,7 +235,10 @@ class Case:
                 contender.fail(found)
         running, spent = self.running, time.monotonic() - self.begin
         known = self.known() if running else None
-        under_load = {kind: next((x.load_ms for x in running if x.library == kind), []) for kind in ("default", "best")}
+        under_load = {
+            call: next((each.load_ms for each in running if each.job.kernel.library_call == call), [])
+            for call in ("default", "best")
+        }
         found_rows = []
         for contender in self.contenders:
             if contender not in running:
