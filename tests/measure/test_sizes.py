@@ -1,4 +1,4 @@
-"""The method `sizes`: many products, timed briefly, in a table of their own."""
+"""The method `sizes`: many products, each a brief duel, in a table of their own."""
 
 import dataclasses
 
@@ -12,7 +12,12 @@ from tilewise.study import columns, registry
 from tilewise.study.points import point
 
 GPU = {"name": "NVIDIA H200", "driver": "580.1", "compute_capability": "9.0", "sms": 132}
-POINTS = [point("sizes", "cublas", dtype, n, n, n) for n in (4096, 16) for dtype in ("float", "double")]
+POINTS = [
+    point("sizes", kernel, dtype, n, n, n)
+    for n in (4096, 16)
+    for dtype in ("float", "double")
+    for kernel in ("cublas", "cublas_best")
+]
 
 
 @pytest.fixture
@@ -21,12 +26,13 @@ def run(monkeypatch, device, config, kernels, tmp_path):
     ran = []
 
     def run_jobs(jobs, device, config, samples, how):
-        assert how == "measure"
-        ran.append([(job.point.n, job.point.dtype, config["timing"]["timeout_s"]) for job in jobs])
+        assert how == "duel"
+        ran.append([(job.point.n, job.point.dtype, config["duel"]) for job in jobs])
         for job in jobs:
-            yield job.key, job.row | {"status": "ok", "time_ms": job.point.n / 1000, "gflops": 1.0, "gpu_uuid": "GPU-1"}
+            found = {"status": "ok", "time_ms": job.point.n / 1000, "gflops": 1.0, "gpu_uuid": "GPU-1"}
+            yield job.key, job.row | found | {"turns": 5, "vs_best": 1.0}
 
-    monkeypatch.setattr(task, "run_jobs", run_jobs)
+    monkeypatch.setattr(task, "run_jobs", lambda jobs, *rest: run_jobs(jobs, *rest) if jobs else [])
     here = dataclasses.replace(device, platform="nvidia-h200", backend="gpu", gpu=GPU)
 
     def made(points):
@@ -37,20 +43,23 @@ def run(monkeypatch, device, config, kernels, tmp_path):
     return made
 
 
-def test_each_point_is_a_row_timed_briefly_with_shared_operands_in_a_row(run, config):
+def test_each_point_is_a_row_of_a_brief_duel_and_a_product_comes_once(run, config):
     facts, [ran] = run(POINTS)
-    assert ran == [(16, "double", 0.4), (16, "float", 0.4), (4096, "double", 0.4), (4096, "float", 0.4)]
-    assert config["timing"]["timeout_s"] != 0.4
+    products = [(n, dtype) for n, dtype, _ in ran]
+    assert products == [each for n in (16, 4096) for dtype in ("double", "float") for each in [(n, dtype)] * 2]
+    brief = ran[0][2]
+    assert brief["load_turns"] == 0 and brief["most_turns"] < config["duel"]["most_turns"]
+    assert brief["ratio_percent"] == config["duel"]["ratio_percent"], "the rest is the config's"
     assert list(facts.columns) == columns.column_names("sizes", registry.parameters(registry.load()))
-    assert facts[["n", "dtype", "time_ms"]].to_numpy().tolist() == [
-        [4096, "float", 4.096], [4096, "double", 4.096], [16, "float", 0.016], [16, "double", 0.016]
-    ]  # fmt: skip
+    assert facts[["n", "dtype", "kernel", "time_ms", "turns"]].to_numpy().tolist() == [
+        [each.n, each.dtype, each.kernel, each.n / 1000, 5] for each in POINTS
+    ]
 
 
 def test_a_stopped_run_goes_on_where_it_was(run):
-    run(POINTS[:2])
+    run(POINTS[:4])
     facts, ran = run(POINTS)
-    assert [len(each) for each in ran] == [2, 2] and facts["time_ms"].notna().all()
+    assert [len(each) for each in ran] == [4, 4] and facts["time_ms"].notna().all()
 
 
 def test_the_task_has_many_sizes_on_a_gpu_and_no_point_on_an_emulator(config):

@@ -49,7 +49,7 @@ class Conditions:
             [kernel.space, kernel.space_requires, kernel.requires, kernel.needs] for kernel in kernels
         ]
         entries += [[kernel.name, kernel.reads_c, kernel.workspaces, kernel.launches] for kernel in kernels]
-        keys = ("seed", "shapes", "timing", "tuning", "verification", "emulator")
+        keys = ("seed", "shapes", "timing", "duel", "tuning", "verification", "emulator")
         return digest([its, entries, [self.study.config[key] for key in keys]])
 
     def of_drawing(self, wildcards: Any) -> str:

@@ -41,6 +41,8 @@ from tilewise.study.sweeps import LARGEST_SIDE
 LOG = logging.getLogger(__name__)
 #: Signals that come from outside: from a user, a cluster or a system that is short of memory.
 KILLS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
+#: What takes the place of values of the config's `duel` in duels at many products, or of many variants.
+BRIEF_DUEL = {"least_turns": 5, "most_turns": 10, "budget_s": 2, "load_turns": 0}
 #: Python and its packages may take this many seconds to start on a busy machine or a slow file system.
 START_LIMIT_S = 300
 
@@ -65,6 +67,10 @@ class Work(NamedTuple):
     def parameters(self) -> list[str]:
         """The parameters that have columns."""
         return registry.parameters(self.kernels)
+
+    def briefly(self) -> "Work":
+        """The same work with brief duels."""
+        return self._replace(config={**self.config, "duel": self.config["duel"] | BRIEF_DUEL})
 
     def jobs(self, points: Sequence[Point] | None = None) -> list[Job]:
         """The points, or others of the same kernels, as jobs."""
@@ -129,40 +135,54 @@ def _tables(
 def measure_in_turns(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Measure every point of a task of a GPU; the kernels of a case are timed in turns, in one process.
 
-    Returns the tables of `measure_task`. The journal keeps a case whole: if a row of it is missing, or a kernel came or
-    went, all its kernels are measured again.
+    Returns the tables of `measure_task`.
     """
     start = time.monotonic()
     jobs = work.jobs()
-    cases: dict[tuple, list[Job]] = {}
-    for job in jobs:
-        if job.row["status"] not in NOT_BUILT:
-            cases.setdefault((job.backend, *case_of(job)), []).append(job)
+    built = [job for job in jobs if job.row["status"] not in NOT_BUILT]
+    with Journal(work.journal) as remembered:
+        found, known = run_in_turns(built, work, remembered)
+    rows = [found.get(job.key, job.row) for job in jobs]
+    # A kernel that failed has no time; the others of its case have the time of all.
+    spent = {case: max(found[job.key].get("duel_s") or 0 for job in members) for case, members in _cases(built).items()}
+    return _tables(work, rows, known, start, sum(spent.values()))
+
+
+def run_in_turns(jobs: Sequence[Job], work: Work, remembered: Journal) -> tuple[dict[str, Row], int]:
+    """The rows of jobs by their keys, and how many of them the journal had; the kernels of a case are timed in turns.
+
+    The journal keeps a case whole: if a row of it is missing, or a kernel came or went, all its kernels are measured
+    again.
+    """
+    cases = _cases(jobs)
     keys: dict[str, str] = {}
     for members in cases.values():
         whole = sorted(job.key for job in members)
         keys |= {job.key: digest([job.key, whole, work.config["duel"]]) for job in members}
-    names = {job.key: job.point.label() for job in jobs}
-    with Journal(work.journal) as remembered:
-        rows = remembered.rows
+    names, rows = {job.key: job.point.label() for job in jobs}, remembered.rows
 
-        def known(job: Job) -> bool:
-            return not set(job.row) - set(rows.get(keys[job.key], ()))
+    def known(job: Job) -> bool:
+        return not set(job.row) - set(rows.get(keys[job.key], ()))
 
-        waiting = {key: members for key, members in cases.items() if not all(map(known, members))}
-        asked = sum(map(len, waiting.values()))
-        LOG.info("%d points in %d cases, %d points from the journal", len(keys), len(cases), len(keys) - asked)
-        number = 0
-        for how, backend in (("duel", "cuda"), ("measure", "host")):
-            some = [job for key in sorted(waiting) if key[0] == backend for job in waiting[key]]
-            for key, row in run_jobs(some, work.device, work.config, work.samples, how):
-                remembered.add(keys[key], row)
-                number += 1
-                LOG.info("%d/%d %s: %s", number, asked, names[key], row_summary(row))
-        found = [rows[keys[job.key]] if job.key in keys else job.row for job in jobs]
-    # A kernel that failed has no time; the others of its case have the time of all.
-    spent = [max(rows[keys[job.key]].get("duel_s") or 0 for job in members) for members in cases.values()]
-    return _tables(work, found, len(keys) - asked, start, sum(spent))
+    waiting = {key: members for key, members in cases.items() if not all(map(known, members))}
+    asked = sum(map(len, waiting.values()))
+    LOG.info("%d points in %d cases, %d points from the journal", len(keys), len(cases), len(keys) - asked)
+    number = 0
+    for how, backend in (("duel", "cuda"), ("measure", "host")):
+        some = [job for key in sorted(waiting) if key[0] == backend for job in waiting[key]]
+        for key, row in run_jobs(some, work.device, work.config, work.samples, how):
+            remembered.add(keys[key], row)
+            number += 1
+            LOG.info("%d/%d %s: %s", number, asked, names[key], row_summary(row))
+    return {job.key: rows[keys[job.key]] for job in jobs}, len(keys) - asked
+
+
+def _cases(jobs: Sequence[Job]) -> dict[tuple, list[Job]]:
+    """The jobs of each backend and case."""
+    cases: dict[tuple, list[Job]] = {}
+    for job in jobs:
+        cases.setdefault((job.backend, *case_of(job)), []).append(job)
+    return cases
 
 
 def _emulated(job: Job, config: Mapping[str, Any]) -> Job:
@@ -204,16 +224,13 @@ def run_jobs(
         jobs = [job for index, job in enumerate(jobs) if index not in finished]
 
 
-def run_remembered(
-    jobs: Sequence[Job], work: Work, remembered: Journal, how: str = "measure", keys: Mapping[str, str] | None = None
-) -> dict[str, Row]:
-    """The rows of jobs by their keys, from the journal or else from a run; `keys` are those that the journal has."""
-    keys = keys or {job.key: job.key for job in jobs}
+def run_screened(jobs: Sequence[Job], work: Work, remembered: Journal, keys: Mapping[str, str]) -> dict[str, Row]:
+    """The rows of jobs by their keys, from the journal, which has those of `keys`, or else each from a few runs."""
     waiting = [job for job in jobs if keys[job.key] not in remembered.rows]
     names = {job.key: job.point.label() for job in waiting}
-    found = run_jobs(waiting, work.device, work.config, work.samples, how)
+    found = run_jobs(waiting, work.device, work.config, work.samples, "screen")
     for number, (key, row) in enumerate(found, 1):
-        remembered.add(keys[key], row, lasting=how == "measure")
+        remembered.add(keys[key], row, lasting=False)
         LOG.info("%d/%d %s: %s", number, len(waiting), names[key], row_summary(row))
     return {job.key: remembered.rows[keys[job.key]] for job in jobs}
 

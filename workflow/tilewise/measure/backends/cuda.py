@@ -74,7 +74,7 @@ class Samples:
 
     def __init__(self, json_path: Path):
         self.json_path = json_path
-        self.read: dict[str, Path] = {}  # the file of each kind that was read last
+        self.read: dict[str, int] = {}  # the number of the file of each kind that was read last
         self.log = open("/proc/self/fd/1", encoding="utf-8")
         self.log.seek(0, os.SEEK_END)
 
@@ -99,12 +99,16 @@ class Samples:
         return float(batch[-1]) if batch else None
 
     def _newest(self, kind: str) -> np.ndarray:
+        """The last file of a kind, which NVBench numbers from 0; the folder is never listed, because thousands of turns
+        have thousands of files."""
         folder = self.json_path.with_name(f"{self.json_path.name}-{kind}")
-        newest = max(folder.glob("*.bin"), key=lambda path: int(path.stem), default=None)
-        if newest is None or self.read.get(kind) == newest:
+        last = number = self.read.get(kind, -1)
+        while (folder / f"{number + 1}.bin").exists():
+            number += 1
+        if number == last:
             raise UserError("NVBench kept no sample of this point; its log in the samples' worker.log says why")
-        self.read[kind] = newest
-        return np.fromfile(newest, dtype="<f4")
+        self.read[kind] = number
+        return np.fromfile(folder / f"{number}.bin", dtype="<f4")
 
 
 class Backend:

@@ -1,4 +1,4 @@
-"""Batched products of one shape, timed as in the task `sizes`."""
+"""Batched products of one shape, in turns as in the task `sizes`."""
 
 import dataclasses
 

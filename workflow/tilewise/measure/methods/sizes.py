@@ -1,6 +1,6 @@
-"""The rate over the size: many products, each timed for less than a second and once.
+"""The rate over the size: the kernels of many products, each product a brief duel.
 
-The rows are a separate table: what a sweep times in three runs of seconds stays what the study's answers are from.
+The rows are a separate table: what the tasks time in more turns, and under load, stays what the study's answers are from.
 """
 
 from collections.abc import Mapping
@@ -8,13 +8,10 @@ from typing import Any
 
 from tilewise.measure.journal import Journal
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.task import Work, by_operands, run_remembered
+from tilewise.measure.task import BRIEF_DUEL, Work, run_in_turns
 from tilewise.study import columns
 from tilewise.study.status import NOT_BUILT
 from tilewise.study.sweeps import Reading
-
-#: What takes the place of the config's `timing`: a time of microseconds, which never settles, ends at `timeout_s`.
-BRIEFLY = {"min_samples": 3, "timeout_s": 0.4}
 
 
 class Sizes(Method):
@@ -25,15 +22,13 @@ class Sizes(Method):
     points_per_point = 0.4
 
     def settings(self, config: Mapping[str, Any], backend: str) -> Any:
-        return BRIEFLY
+        return config["duel"] | BRIEF_DUEL
 
     def run(self, work: Work) -> Tables:
         """Facts: a row per point."""
-        timing = work.config["timing"] | BRIEFLY
-        work = work._replace(config={**work.config, "timing": timing})
         jobs = work.jobs()
-        built = sorted((job for job in jobs if job.row["status"] not in NOT_BUILT), key=by_operands)
+        built = [job for job in jobs if job.row["status"] not in NOT_BUILT]
         with Journal(work.journal) as remembered:
-            found = run_remembered(built, work, remembered)
+            found, _ = run_in_turns(built, work.briefly(), remembered)
         rows = [found.get(job.key, job.row) for job in jobs]
         return columns.frame([], "measurements", work.parameters), columns.frame(rows, self.name, work.parameters)

@@ -1,4 +1,4 @@
-"""The method `tune`: every variant of a kernel's space is verified and timed in a few runs, the best few properly.
+"""The method `tune`: every variant of a kernel's space is verified and timed in a few runs, the best few in turns.
 
 A space is small enough to try all of it, so there is no search: a kernel's conditions prune it, and the variants are
 built beforehand, for themselves. Each stage is in the journal, so that a stopped run goes on where it was.
@@ -11,7 +11,7 @@ from typing import Any
 from kernelscope.files import digest
 from tilewise.measure.journal import Journal
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.task import Work, by_operands, run_remembered
+from tilewise.measure.task import Work, by_operands, run_in_turns, run_screened
 from tilewise.study import columns, tuning
 from tilewise.study.device import REGISTER_UNIT, WARP
 from tilewise.study.jobs import Job, Row
@@ -41,7 +41,7 @@ class Tune(Method):
     def run(self, work: Work) -> Tables:
         settings = work.config["tuning"]
         timing = work.config["timing"] | {"point_limit_s": settings["limit_s"]}
-        work = work._replace(config={**work.config, "timing": timing})
+        work = work._replace(config={**work.config, "timing": timing}).briefly()
         jobs = work.jobs()
         built = {name: its["instances"] for name, its in work.builds.items()}
         queue = sorted(jobs, key=by_operands)
@@ -50,10 +50,10 @@ class Tune(Method):
             waiting = [job for job in queue if job.key not in refused]
             # A few runs are not a measurement: both are in one journal, under separate keys.
             keys = {job.key: digest(["screen", settings["runs"], job.key]) for job in waiting}
-            screened = refused | run_remembered(waiting, work, remembered, "screen", keys)
+            screened = refused | run_screened(waiting, work, remembered, keys)
             best_few = _finalists(jobs, screened, work)
             finalists = [job for job in queue if job.point in best_few]
-            measured = run_remembered(finalists, work, remembered)
+            measured, _ = run_in_turns(finalists, work, remembered)
         best = fastest_variants(finalists, measured)
         rows = [_variant(job, screened[job.key], measured.get(job.key), best, built, work) for job in jobs]
         found = [measured[job.key] for job in finalists]
