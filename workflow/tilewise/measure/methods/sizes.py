@@ -1,6 +1,6 @@
 """The rate over the size: the kernels of many products, each product a brief duel.
 
-The rows are a separate table: what the tasks time in more turns, and under load, stays what the study's answers are from.
+The rows are a separate table: what takes more turns, and runs under load, stays what the answers of the study are from.
 """
 
 from collections.abc import Mapping
