@@ -108,7 +108,8 @@ def size_ranges(evidence: Evidence) -> pd.DataFrame:
 
 
 def batches(evidence: Evidence) -> pd.DataFrame:
-    """The timed products of many matrices at once, with the rate as a percentage of the library's batched call."""
+    """The timed products of many matrices at once, with the rate as a percentage of the library's batched call; where
+    they were timed in turns, that of the turns."""
     rows = with_words(timed_rows(evidence.facts["batches"]), evidence)
     anchor, key = rows["kernel"].isin(evidence.libraries), ["platform", "dtype", "batch", *SHAPE]
     library = rows[anchor].groupby(key)["gflops"].max().rename("library").reset_index()
@@ -116,5 +117,5 @@ def batches(evidence: Evidence) -> pd.DataFrame:
     return rows.assign(
         anchor=rows["kernel"].isin(evidence.libraries),
         batch_shape=rows["batch"].astype("str") + " × " + rows["shape"],
-        percent_of_anchor=100 * rows["gflops"] / rows["library"],
+        percent_of_anchor=100 * rows["vs_best"].fillna(rows["gflops"] / rows["library"]),
     ).drop(columns="library")

@@ -41,8 +41,8 @@ from tilewise.study.sweeps import LARGEST_SIDE
 LOG = logging.getLogger(__name__)
 #: Signals that come from outside: from a user, a cluster or a system that is short of memory.
 KILLS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
-#: What takes the place of values of the config's `duel` in duels at many products, or of many variants.
-BRIEF_DUEL = {"least_turns": 5, "most_turns": 10, "budget_s": 2, "load_turns": 0}
+#: What takes the place of values of the config's `duel` in duels at many products, or of many variants: no load.
+BRIEF_DUEL = {"least_turns": 5, "most_turns": 10, "budget_s": 2, "load_turns": 0, "load_s": 0, "load_from_ms": 0}
 #: Python and its packages may take this many seconds to start on a busy machine or a slow file system.
 START_LIMIT_S = 300
 
