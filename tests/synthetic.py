@@ -302,16 +302,35 @@ def energy(platform, backend, study):
 
 
 def sizes(platform, backend, study):
-    """Rows of the task `sizes`: as sweeps have them, and none on the emulator or of a study without this task."""
+    """Rows of the task `sizes`, in turns: none on the emulator or of a study without this task."""
     asked = expand(study, KERNELS, "sizes", Target(backend)) if backend == "gpu" and "sizes" in study["tasks"] else ()
-    return [row(at, platform, backend) for at in asked]
+    return in_brief_turns([row(at, platform, backend) for at in asked])
+
+
+def in_brief_turns(rows):
+    """Rows with turns, and with their ratios to the library's default and best of the same product."""
+    best, default = {}, {}
+    for each in rows:
+        product = tuple(each.get(name) for name in ("dtype", "batch", "n", "p", "m"))
+        call = KERNELS[each["kernel"]].library_call
+        if each["status"] == "ok" and call:
+            best[product] = min(each["time_ms"], best.get(product, each["time_ms"]))
+            default |= {product: each["time_ms"]} if call == "default" else {}
+    for each in rows:
+        product = tuple(each.get(name) for name in ("dtype", "batch", "n", "p", "m"))
+        each["turns"] = 10
+        for name, library in (("vs_default", default), ("vs_best", best)):
+            if each["status"] == "ok" and product in library:
+                ratio = library[product] / each["time_ms"]
+                each |= {name: ratio, f"{name}_low": 0.99 * ratio, f"{name}_high": 1.01 * ratio}
+    return rows
 
 
 def batches(platform, backend, study):
     """Rows of the task `batches`, as those of `sizes`."""
     asked = backend == "gpu" and "batches" in study["tasks"]
     points = expand(study, KERNELS, "batches", Target(backend), Reading(batches=True)) if asked else ()
-    return [row(at, platform, backend) | {"batch": at.batch} for at in points]
+    return in_brief_turns([row(at, platform, backend) | {"batch": at.batch} for at in points])
 
 
 #: Calls of tilewise.matmul: slower by the host's part, by the library, and by an own kernel; one went wrong.

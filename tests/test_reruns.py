@@ -71,8 +71,10 @@ TASKS = {
     "watts": [{"kernel": "naive", "dtype": "float", "shapes": "square_1100", "block": "32x8"}],
     "gating": [{"kernel": "precise", "dtype": "float", "shapes": "square_1100", "tile": 16}],
     "limits": [{"kernel": "naive", "dtype": "float", "shapes": "square_64", "block": "16x16"}],
+    "sized": [{"kernel": "naive", "dtype": "float", "shapes": "square_1100", "block": "32x8"}],
 }
 METHODS = {
+    "sized": "sizes",
     "largest": "maximum_size",
     "watts": "energy",
     "gating": "accuracy",
@@ -80,8 +82,9 @@ METHODS = {
     "roof_lines": "bandwidth",
     "nothing": "overhead",
 }
-ON_GPU = {"one", "two", "three", "blocks", "largest", "limits", "watts", "gating"}
-ALL = ON_GPU | {"loops"}
+ON_EMULATOR = {"one", "two", "three", "blocks", "largest", "limits", "watts", "gating"}
+ON_GPU = ON_EMULATOR | {"sized"}
+ALL, EMULATED = ON_GPU | {"loops"}, ON_EMULATOR | {"loops"}
 EVERY = ALL | {"roof_lines", "nothing"}
 SHAPES = [{"n": 48, "p": 48, "m": 48}]
 NONE: set[str] = set()
@@ -121,7 +124,7 @@ COUNTED = {"kernel": "tiled", "dtype": "float", "shapes": "square_4096", "tile":
 COUNTED_KEYS = {f"counters.sweeps.{key}" for key in ("dtype", "shapes", "tuned", "only_timed", "block", "*")}
 #: For each key of the config: an edit, and the tasks that are measured again with a GPU and on the emulator.
 CONFIG = {
-    "seed": (put("seed", value=7), ALL, ALL),
+    "seed": (put("seed", value=7), ALL, EMULATED),
     "platforms.*.backend": (swapped, EVERY, EVERY),
     "shapes.*": (
         lambda config: config["shapes"].update(square_1024=SHAPES, in_cache=SHAPES),
@@ -132,6 +135,7 @@ CONFIG = {
     "tasks.*.method": (put("tasks", "limits", "method", value="sweep"), {"limits"}, {"limits"}),
     "tasks.*.in_turns": (put("tasks", "one", "in_turns", value=True), {"one"}, NONE),
     **{f"duel.{key}": (put("duel", key, value=7), {"two"}, NONE) for key in DUEL},
+    "duel.ratio_percent": (put("duel", "ratio_percent", value=7), {"two", "sized"}, NONE),
     "tasks.*.sweeps.kernel": (sweep(blocks={"kernel": "naive_transposed"}), {"blocks"}, {"blocks"}),
     "tasks.*.sweeps.dtype": (sweep(blocks={"dtype": "double"}), {"blocks"}, {"blocks"}),
     "tasks.*.sweeps.shapes": (
@@ -147,7 +151,7 @@ CONFIG = {
     "timing.min_time_s": (put("timing", "min_time_s", value=7), ON_GPU | {"nothing"}, NONE),
     "timing.max_noise_percent": (put("timing", "max_noise_percent", value=7), ON_GPU | {"nothing"}, NONE),
     "timing.timeout_s": (put("timing", "timeout_s", value=7), ON_GPU | {"nothing"}, NONE),
-    "timing.point_limit_s": (put("timing", "point_limit_s", value=7), ALL, ALL),
+    "timing.point_limit_s": (put("timing", "point_limit_s", value=7), ALL, EMULATED),
     "verification.full_limit_gflop.gpu": (put("verification", "full_limit_gflop", "gpu", value=7), ON_GPU, NONE),
     "verification.full_limit_gflop.cpu": (put("verification", "full_limit_gflop", "cpu", value=7), *[{"loops"}] * 2),
     "verification.rows": (put("verification", "rows", value=7), ALL, {"loops"}),

@@ -103,3 +103,27 @@ def test_without_rows_there_are_empty_tables_and_figures_that_say_so(evidence):
     assert tables.task("sizes", without).empty
     assert "No rate over the size" in figures.svg(figures.task("sizes", without))
     assert "No map of shapes" in figures.svg(figures.draw("shape_map", without))
+
+
+def test_batches_beside_the_librarys_call_for_as_many(evidence):
+    """The ratio is that of the turns, or else of the rates at the same batch."""
+    at = [
+        ("cublas_bf16", 8, 0.10, None), ("batched_wgmma", 8, 0.08, None),
+        ("cublas_bf16", 64, 0.40, 1.0), ("batched_wgmma", 64, 0.50, 0.9),
+    ]  # fmt: skip
+    rows = [
+        points.point("batches", kernel, "bfloat16", 256, 256, 256).columns()
+        | {"platform": NAME, "status": "ok", "time_ms": ms, "gflops": 1 / ms, "batch": batch, "vs_best": ratio}
+        for kernel, batch, ms, ratio in at
+    ]
+    own = columns.frame(rows, "batches", synthetic.parameters()).assign(task="batches")
+    found = by_size.batches(dataclasses.replace(evidence, facts=evidence.facts | {"batches": own}))
+    assert found["percent_of_anchor"].round(1).tolist() == [100, 125, 100, 90]
+    assert found["batch_shape"].tolist() == ["8 × (256, 256, 256)"] * 2 + ["64 × (256, 256, 256)"] * 2
+
+
+def test_sizes_in_turns_have_the_ratios_of_the_turns(evidence):
+    found = by_size.over_size(evidence)
+    known = found[found["vs_best"].notna()]
+    assert len(known) > 100 and not known["unlike_anchor"].any()
+    assert known["percent_of_anchor"].tolist() == pytest.approx((100 * known["vs_best"]).tolist())

@@ -42,7 +42,7 @@ def test_an_emulator_calls_nothing(tmp_path, device, config, kernels):
 
 def test_what_decides_the_choice_makes_the_rows_stale():
     names = {path.name for path in METHODS["calls"].sources()}
-    assert {"tuned.yaml", "registry.yaml", "measurements.csv", "stream_k.cu", "tensor_copy.cuh"} <= names
+    assert {"tuned.yaml", "registry.yaml", "measurements.csv", "sizes.csv", "stream_k.cu", "tensor_copy.cuh"} <= names
 
 
 @pytest.mark.gpu(alone=True)

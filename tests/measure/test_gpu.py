@@ -221,6 +221,10 @@ def test_a_point_without_a_sample_of_its_own_is_no_other_points_time(tmp_path):
     assert samples.last()["times_ms"] == [pytest.approx(1)]
     with pytest.raises(UserError, match="no sample"):
         samples.last()
+    for number in (1, 2):  # a run may have several timers
+        for kind, value in (("bin", 0.001 * (1 + number)), ("freqs-bin", 1.98e9)):
+            np.array([value], "<f4").tofile(tmp_path / f"nvbench-0.json-{kind}" / f"{number}.bin")
+    assert samples.last()["times_ms"] == [pytest.approx(3)]
 
 
 def test_code_of_an_older_family_loads_as_ptx(tmp_path, kernels):

@@ -49,8 +49,9 @@ class Conditions:
             [kernel.space, kernel.space_requires, kernel.requires, kernel.needs] for kernel in kernels
         ]
         entries += [[kernel.name, kernel.reads_c, kernel.workspaces, kernel.launches] for kernel in kernels]
-        keys = ("seed", "shapes", "timing", "duel", "tuning", "verification", "emulator")
-        return digest([its, entries, [self.study.config[key] for key in keys]])
+        keys = ("seed", "shapes", "timing", "verification", "emulator")
+        settings = self.study.method(task).settings(self.study.config, "gpu")
+        return digest([its, entries, settings, [self.study.config[key] for key in keys]])
 
     def of_drawing(self, wildcards: Any) -> str:
         """A task's table and figure: its entry, the limit of noise, and what draws them."""

@@ -52,10 +52,8 @@ class Platform:
     config: dict[str, Any]
     measurements: pd.DataFrame
     facts: dict[str, pd.DataFrame]
-    recorded: bool = False
-    cards: pd.DataFrame = field(
-        default_factory=lambda: columns.empty_table("cards")
-    )  # what further cards of the model took
+    recorded: bool
+    cards: pd.DataFrame  #: what further cards of the model took
 
     @property
     def has_gpu(self) -> bool:
@@ -80,13 +78,13 @@ class Platform:
         Rows without a commit were measured in a copy without git's history.
         The tuner does not count: it ran before the commit that has its choices.
         """
-        names = [name for name in FACTS if name in self.facts and name != "tune"]
-        return self._states([self.measurements, *(self.facts[name] for name in names)]) or {UNKNOWN: []}
+        facts = [self.facts[name] for name in FACTS if name != "tune"]
+        return self._states([self.measurements, *facts]) or {UNKNOWN: []}
 
     @property
     def tuner_commits(self) -> list[str]:
         """The states of the sources with which the tuner's variants were measured; rows without a commit have none."""
-        return [state for state in self._states([self.facts.get("tune", pd.DataFrame())]) if state != UNKNOWN]
+        return [state for state in self._states([self.facts["tune"]]) if state != UNKNOWN]
 
     def _states(self, tables: Iterable[pd.DataFrame]) -> dict[str, list[str]]:
         names = ["task", "status", "commit", "changes"]
@@ -301,7 +299,7 @@ def _read_platform(
     methods = {name: method for name, method in methods.items() if task in (None, name)}
     facts = {name: _facts_of_method(folder, name, methods, read) for name in FACTS}
     tuned = task is None or methods.get(task) == "tune"
-    facts["tune"] = _variants(folder, read) if tuned else columns.empty_table("tune", parameters)
+    facts["tune"] = _variants(folder, parameters) if tuned else columns.empty_table("tune", parameters)
     if task:
         facts["tune"] = _of_tasks(facts["tune"], [task])
     whole = {
@@ -327,7 +325,7 @@ def choices(folder: Path | str, kernels: Mapping[str, Kernel]) -> tuning.Choices
     Raises UserError if it chose nothing there.
     """
     folder = Path(folder)
-    rows = _variants(folder, functools.partial(columns.read, parameters=registry.parameters(kernels)))
+    rows = _variants(folder, registry.parameters(kernels))
     found: tuning.Choices = {}
     for row in rows[rows["chosen"].fillna(False)].to_dict("records"):
         kernel = kernels.get(row["kernel"])
@@ -357,10 +355,9 @@ def _check_whole(measured: pd.DataFrame, sweeps: pd.DataFrame, source: Path) -> 
             )
 
 
-def _variants(folder: Path, read: Callable[..., pd.DataFrame]) -> pd.DataFrame:
-    """The variants of all kernels that were tuned on a platform; `read` reads a file of columns.FILES."""
-    paths = sorted((folder / "tune").glob("*.csv")) or [folder / "tune" / "none.csv"]
-    return _joined([read(path, "tune") for path in paths])
+def _variants(folder: Path, parameters: Sequence[str]) -> pd.DataFrame:
+    """The variants of all kernels that were tuned on a platform."""
+    return columns.read_all(sorted((folder / "tune").glob("*.csv")), "tune", parameters)
 
 
 def _facts_of_method(
@@ -394,7 +391,7 @@ def load_evidence(
         folders = sorted(path.parent for path in RESULTS.glob("*/device.json")) or [RESULTS / "<platform>"]
     kernels = registry.load() if kernels is None else kernels
     read_all = functools.partial(load_platform, recorded=of_record, kernels=kernels, config=config)
-    platforms = tuple(dataclasses.replace(read_all(folder, task), recorded=of_record) for folder in folders)
+    platforms = tuple(read_all(folder, task) for folder in folders)
     gpus = tuple(platform for platform in platforms if platform.has_gpu)
     if not gpus:
         kept = sorted(Path(recorded).glob("*/device.json"))
@@ -406,8 +403,6 @@ def load_evidence(
 
     measured = _joined(platform.measurements for platform in everyone)
     facts = {name: _joined(platform.facts[name] for platform in everyone) for name in (*FACTS, *WHOLE)}
-    # A recorded probe without its sizes is of no use.
-    facts["maximum_size"] = facts["maximum_size"].dropna(subset=["theoretical_n", "allocatable_n", "timed_n"])
     read = [(each.name, each.facts["counters"].head(None if each.has_gpu else 0)) for each in everyone]
     facts["counters"] = _joined(table.assign(platform=name) for name, table in read)
     # Recorded tables may have parameters that no kernel has today; every table that has parameters has them all.

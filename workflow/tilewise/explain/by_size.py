@@ -61,10 +61,9 @@ def _roofs(evidence: Evidence) -> dict[tuple[str, str], float]:
     """(platform, element type) -> the measured rate of its tensor cores, or else of its multiply-adds."""
     found: dict[tuple[str, str], float] = {}
     for platform in evidence.everyone:
-        rates = platform.facts["bandwidth"].dropna(subset="measured")
-        for quantity in ("multiply_add_rate", "tensor_rate"):
-            own = rates[rates["quantity"] == quantity]
-            found |= {(platform.name, dtype): rate for dtype, rate in zip(own["dtype"], own["measured"])}
+        rates = evidence.roofs(platform.name)
+        for wanted in ("multiply_add_rate", "tensor_rate"):
+            found |= {(platform.name, dtype): rate for (name, dtype), rate in rates.items() if name == wanted}
     return found
 
 
@@ -108,14 +107,11 @@ def size_ranges(evidence: Evidence) -> pd.DataFrame:
 
 
 def batches(evidence: Evidence) -> pd.DataFrame:
-    """The timed products of many matrices at once, with the rate as a percentage of the library's batched call; where
-    they were timed in turns, that of the turns."""
-    rows = with_words(timed_rows(evidence.facts["batches"]), evidence)
-    anchor, key = rows["kernel"].isin(evidence.libraries), ["platform", "dtype", "batch", *SHAPE]
-    library = rows[anchor].groupby(key)["gflops"].max().rename("library").reset_index()
-    rows = rows.merge(library, how="left", on=key)
+    """The timed products of many matrices at once, with words and the rate as a percentage of the library's batched
+    call."""
+    rows = timed_rows(evidence.facts["batches"])
+    rows = with_words(beside_anchor(rows, rows, evidence), evidence)
     return rows.assign(
         anchor=rows["kernel"].isin(evidence.libraries),
         batch_shape=rows["batch"].astype("str") + " × " + rows["shape"],
-        percent_of_anchor=100 * rows["vs_best"].fillna(rows["gflops"] / rows["library"]),
-    ).drop(columns="library")
+    )

@@ -174,7 +174,7 @@ def beside_anchor(table: pd.DataFrame, rows: pd.DataFrame, evidence: Evidence) -
     """
     anchors = rows[rows["kernel"].isin(evidence.libraries) & (rows["status"] == Status.OK)]
     known = {"time_ms": "anchor_ms", "samples": "anchor_samples", "sm_clock_mhz": "anchor_mhz"}
-    keys = ["platform", "on_gpu", "dtype", *SHAPE]
+    keys = ["platform", "on_gpu", "dtype", *(["batch"] if "batch" in table else []), *SHAPE]
     anchors = anchors.assign(on_gpu=evidence.on_gpu(anchors["kernel"])).sort_values("time_ms", kind="stable")
     anchors = anchors.drop_duplicates(keys).reindex(columns=[*keys, *known]).rename(columns=known)
     table = table.assign(on_gpu=evidence.on_gpu(table["kernel"]))

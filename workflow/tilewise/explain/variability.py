@@ -7,9 +7,8 @@ import pandas as pd
 
 from tilewise.evidence import Evidence, Platform
 from tilewise.explain import provenance
-from tilewise.explain.bottleneck import LOWERED
 from tilewise.explain.number_format import rounded
-from tilewise.explain.timings import describe, with_words
+from tilewise.explain.timings import LOWERED, describe, with_words
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.status import Status

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernelscope.files import digest
-from kernelscope.launch import Launch, Plan, TensorMap
+from kernelscope.launch import Plan, TensorMap
 from tilewise.compile.build import Builds
 from tilewise.study import columns
 from tilewise.study.builds import sha256_of
@@ -105,18 +105,10 @@ def conditions(
         [kernel.kind, kernel.library, kernel.emulation, kernel.searched, kernel.reads_c, plan.instances],
         [kernel.alpha, kernel.beta, kernel.initial, kernel.wanted.scheme],
         [dataclasses.asdict(each) for each in kernel.lying(point).values()],
-        [_of_launch(launch) for launch in plan.launches],
+        [dataclasses.asdict(launch) | {"note": ""} for launch in plan.launches],
         [dataclasses.asdict(workspace) for workspace in plan.workspaces],
         settings(backend_of(kernel, where), where, config),
     ]
-
-
-def _of_launch(launch: Launch) -> dict[str, Any]:
-    """What of a launch a row depends on."""
-    found = dataclasses.asdict(launch) | {"note": ""}
-    if not launch.cooperative:  # as before there were such launches: rows that were measured then stay valid
-        found.pop("cooperative")
-    return found
 
 
 def settings(backend: str, where: str, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -101,17 +101,14 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
         done = sum(key in rows for key in asked)
         rows |= {job.key: job.row for job in jobs if job.row["status"] in NOT_BUILT}
         LOG.info("%d points, %d of them from the journal", len(asked), done)
-        names, number = {job.key: job.point.label() for job in jobs}, 0
+        number = 0
         for run in range(max(map(len, keys.values()), default=0)):
             waiting = [job for job in jobs if run < len(keys[job.key]) and keys[job.key][run] not in rows]
             if run:
                 waiting = [job for job in waiting if rows[job.key]["status"] == Status.OK]
             waiting.sort(key=lambda job: job.backend != "cuda")  # NVBench takes all points of a process in one call
-            how = "repeat" if run else "measure"
-            for key, row in run_jobs(waiting, work.device, work.config, work.samples, how):
-                remembered.add(keys[key][run], row)
-                number += 1
-                LOG.info("%d/%d %s: %s", number, len(asked) - done, names[key], row_summary(row))
+            of_run = {job.key: keys[job.key][run] for job in waiting}
+            number = _run(waiting, work, remembered, "repeat" if run else "measure", of_run, number, len(asked) - done)
         runs = [[rows[key] for key in keys[job.key] if key in rows] for job in jobs]
     found = [median_run(each) for each in runs]
     return _tables(work, found, known, start, sum(row.get("timed_s") or 0 for each in runs for row in each))
@@ -159,7 +156,7 @@ def run_in_turns(jobs: Sequence[Job], work: Work, remembered: Journal) -> tuple[
     for members in cases.values():
         whole = sorted(job.key for job in members)
         keys |= {job.key: digest([job.key, whole, work.config["duel"]]) for job in members}
-    names, rows = {job.key: job.point.label() for job in jobs}, remembered.rows
+    rows = remembered.rows
 
     def known(job: Job) -> bool:
         return not set(job.row) - set(rows.get(keys[job.key], ()))
@@ -170,10 +167,7 @@ def run_in_turns(jobs: Sequence[Job], work: Work, remembered: Journal) -> tuple[
     number = 0
     for how, backend in (("duel", "cuda"), ("measure", "host")):
         some = [job for key in sorted(waiting) if key[0] == backend for job in waiting[key]]
-        for key, row in run_jobs(some, work.device, work.config, work.samples, how):
-            remembered.add(keys[key], row)
-            number += 1
-            LOG.info("%d/%d %s: %s", number, asked, names[key], row_summary(row))
+        number = _run(some, work, remembered, how, keys, number, asked)
     return {job.key: rows[keys[job.key]] for job in jobs}, len(keys) - asked
 
 
@@ -224,14 +218,23 @@ def run_jobs(
         jobs = [job for index, job in enumerate(jobs) if index not in finished]
 
 
+def _run(
+    jobs: Sequence[Job], work: Work, remembered: Journal, how: str, keys: Mapping[str, str], done: int, asked: int
+) -> int:
+    """Run jobs and remember the row of each under its `keys`, with a line in the log, of which `asked` are expected;
+    returns `done` and those of now. Rows of a few runs need not survive the machine."""
+    names = {job.key: job.point.label() for job in jobs}
+    for key, row in run_jobs(jobs, work.device, work.config, work.samples, how):
+        remembered.add(keys[key], row, lasting=how != "screen")
+        done += 1
+        LOG.info("%d/%d %s: %s", done, asked, names[key], row_summary(row))
+    return done
+
+
 def run_screened(jobs: Sequence[Job], work: Work, remembered: Journal, keys: Mapping[str, str]) -> dict[str, Row]:
     """The rows of jobs by their keys, from the journal, which has those of `keys`, or else each from a few runs."""
     waiting = [job for job in jobs if keys[job.key] not in remembered.rows]
-    names = {job.key: job.point.label() for job in waiting}
-    found = run_jobs(waiting, work.device, work.config, work.samples, "screen")
-    for number, (key, row) in enumerate(found, 1):
-        remembered.add(keys[key], row, lasting=False)
-        LOG.info("%d/%d %s: %s", number, len(waiting), names[key], row_summary(row))
+    _run(waiting, work, remembered, "screen", keys, 0, len(waiting))
     return {job.key: remembered.rows[keys[job.key]] for job in jobs}
 
 

@@ -1,6 +1,7 @@
 """The best algorithm of cublasLt for a product, found by timing those that its heuristics propose."""
 
 import ctypes
+import functools
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +26,8 @@ PROPOSALS, WORKSPACE_BYTES = 32, 64 << 20
 FIRST_TURNS, FASTEST, FURTHER_TURNS = 3, 5, 10
 #: Bytes written before each launch, more than an L2 cache holds; the pause after it, as a multiple of its time.
 FLUSH_BYTES, PAUSES = 256 << 20, 3
+#: The number of the fastest algorithm of a product: arrays at other addresses have the same one.
+_found: dict[tuple, int] = {}
 #: cublasOperation_t
 _TRANSPOSED = 1
 #: cublasLtReductionScheme_t: partial sums in the type of the computation, not in that of C, as the study's cuBLAS does.
@@ -40,7 +43,7 @@ def best(
     is part of its time. Raises Unsupported if cublasLt proposes no algorithm, or none that runs.
     """
     kind, compute, scalar_kind, scalar, result = compute_types(dtype)
-    handle, operation = lt.create(), lt.matmul_desc_create(compute, scalar_kind)
+    handle, operation = _handle(), lt.matmul_desc_create(compute, scalar_kind)
     before = None
     b_pitch, b_shape, b_at = m, (m, p), B.data.ptr
     if dtype == "int8":
@@ -84,8 +87,17 @@ def best(
         return multiply
 
     candidates = [launch(number) for number in range(int(count[0]))]
-    number = _fastest(candidates)
+    product = dtype, n, p, m, batch
+    if product not in _found:
+        _found[product] = _fastest(candidates)
+    number = _found[product]
     return candidates[number], f"{number + 1} of {len(candidates)}: {_name(found[number])}"
+
+
+@functools.cache
+def _handle() -> int:
+    """The handle of this process."""
+    return lt.create()
 
 
 def _fastest(candidates: Sequence[Callable[[int], None]]) -> int:

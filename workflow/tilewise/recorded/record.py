@@ -199,7 +199,7 @@ def _finished_tasks(run: Path, kernels: Mapping[str, Kernel]) -> pd.DataFrame:
     paths = sorted((run / "tasks").glob("*.csv"))
     if not paths:
         raise UserError(f"{run}: no task is finished there; measure one, or give a folder such as results/nvidia-h200")
-    return columns.set_types(columns.read_all(paths, "measurements", registry.parameters(kernels)))
+    return columns.read_all(paths, "measurements", registry.parameters(kernels))
 
 
 def _renamed(rows: pd.DataFrame, kept: Platform) -> pd.DataFrame:

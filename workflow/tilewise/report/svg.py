@@ -88,7 +88,7 @@ def set_tooltips(artist: Artist, words: Iterable[str]) -> None:
 def svg(figure: Figure) -> str:
     """The figure as SVG text without a header; the same figure gives the same text.
 
-    What `tell` told a mark is its <title>.
+    What `set_tooltips` gave a mark is its <title>.
     """
     buffer = io.StringIO()
     with matplotlib.rc_context(_STYLE):

@@ -245,9 +245,10 @@ class Backend:
             number, _, index, last = map(int, state.get_string("turn").split("/"))
             members = cases[number]
             if not current or current[0][0] != number:
+                current.clear()  # its arrays are gone before others are made
                 some = [jobs[member] for member in members]
                 case = Case(some, operands, settings, guarded, lambda job: answer(None, index_of[job.key]))
-                current[:] = [(number, case)]
+                current.append((number, case))
             case = current[0][1]
             if case.done:
                 state.skip("the ratios are known")

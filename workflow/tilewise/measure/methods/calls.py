@@ -26,7 +26,8 @@ class Calls(Method):
 
     def sources(self) -> list[Path]:
         """Files that decide the choice of the kernel, and every kernel that may be chosen."""
-        decide = [KERNELS / "registry.yaml", KERNELS / "tuned.yaml", *sorted(RECORDED.glob("*/measurements.csv"))]
+        times = [*RECORDED.glob("*/measurements.csv"), *RECORDED.glob("*/facts/sizes.csv")]
+        decide = [KERNELS / "registry.yaml", KERNELS / "tuned.yaml", *sorted(times)]
         return [*decide, *sorted(KERNELS.glob("ladder/*.cu")), *sorted(KERNELS.glob("include/*.cuh"))]
 
     def run(self, work: Work) -> Tables:

@@ -90,7 +90,7 @@ def repeat_launches(
 
 
 def columns_of(point: Point, products: int, seconds: float, joules: float) -> Row:
-    """The columns that follow from what `repeated` returns."""
+    """The columns that follow from what `repeat_launches` returns."""
     operations = 2e-9 * point.multiply_adds * products
     return {
         "counted_products": products,

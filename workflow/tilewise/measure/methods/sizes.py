@@ -22,7 +22,7 @@ class Sizes(Method):
     points_per_point = 0.4
 
     def settings(self, config: Mapping[str, Any], backend: str) -> Any:
-        return config["duel"] | BRIEF_DUEL
+        return config["duel"] | BRIEF_DUEL if backend == "gpu" else None
 
     def run(self, work: Work) -> Tables:
         """Facts: a row per point."""

@@ -11,7 +11,7 @@ from typing import Any
 from kernelscope.files import digest
 from tilewise.measure.journal import Journal
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.task import Work, by_operands, run_in_turns, run_screened
+from tilewise.measure.task import BRIEF_DUEL, Work, by_operands, run_in_turns, run_screened
 from tilewise.study import columns, tuning
 from tilewise.study.device import REGISTER_UNIT, WARP
 from tilewise.study.jobs import Job, Row
@@ -36,7 +36,7 @@ class Tune(Method):
     on_request = True
 
     def settings(self, config: Mapping[str, Any], backend: str) -> Any:
-        return config["tuning"]
+        return [config["tuning"], config["duel"] | BRIEF_DUEL]
 
     def run(self, work: Work) -> Tables:
         settings = work.config["tuning"]
