@@ -19,7 +19,7 @@ class Sizes(Method):
 
     name = "sizes"
     reading = Reading(emulators_shapes=False, on_emulator=False)
-    points_per_point = 0.4
+    points_per_point = 0.25
 
     def settings(self, config: Mapping[str, Any], backend: str) -> Any:
         return config["duel"] | BRIEF_DUEL if backend == "gpu" else None
