@@ -47,7 +47,7 @@ def test_a_run_is_told_task_by_task_with_what_is_not_right(results, capsys):
         "fast: 1 of 2 tasks are finished",
         "  task1a  3 points, finished",
         "            naive float 8x8x8 block_y=4.0: incorrect: 12 elements are <wrong>",
-        "  task3   1 points, not finished",
+        "  task3   1 point, not finished",
         f"  left out of this run: {', '.join(name for name in STUDY if name not in ('task1a', 'task3', 'tune'))}",
         "there is no report yet",
     ]
@@ -58,7 +58,7 @@ def test_a_task_that_the_last_whole_run_left_out_is_not_in_the_report(results, c
     main(["status", str(results)])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "fast: 1 of 2 tasks are finished"
-    assert "  task4   1 points, finished, not in the report" in lines
+    assert "  task4   1 point, finished, not in the report" in lines
 
 
 def test_a_run_without_a_fault_has_the_status_0_and_names_its_report(results, capsys):

@@ -1,10 +1,12 @@
 """`tilewise compare`: it finds what was planted, and nothing between two samplings of one run."""
 
+import json
 import re
 import resource
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -82,6 +84,19 @@ def test_a_planted_change_of_3_percent_is_found_in_its_kernel_alone(runs, capsys
     assert re.search(r"^tiled +float .* 1\.0(29|30|31) .* slower$", capsys.readouterr().out, re.MULTILINE)
     assert main(["compare", *reversed(runs)]) == 0, "what is faster is no failure"
     assert main(["compare", *runs, "--threshold", "4%"]) == 0
+
+
+def test_a_run_without_a_gpu_has_only_its_loops_in_common(runs):
+    def nothing_ran(rows):
+        refused = rows["grid_x"].notna()
+        rows.loc[refused, "status"] = "invalid_launch"  # on both
+        return rows
+
+    for run in runs:
+        edited(run, nothing_ran)
+    device = json.loads(Path(runs[1], "device.json").read_text()) | {"backend": "emulator", "gpu": None}
+    Path(runs[1], "device.json").write_text(json.dumps(device))
+    assert set(compared(runs).counts) == {"CPU"}
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -12,7 +12,7 @@ import synthetic
 from tilewise import UserError
 from tilewise.evidence import Evidence, load_evidence, load_platform, load_published
 from tilewise.explain import provenance, timings, traffic, tuned
-from tilewise.report import figures, headings, tables
+from tilewise.report import figures, headings, tables, terminal
 from tilewise.study import builds, columns, points
 
 PUBLISHED = load_published()
@@ -516,3 +516,15 @@ def test_figures_without_any_gpu_data_say_so(tmp_path):
     assert tables.task("task3", evidence)["status"].eq("ok").all()
     for draw in figures.OVERVIEW.values():
         assert "<svg" in figures.svg(draw(evidence))
+
+
+def test_a_terminal_says_whose_rows_it_shows(tmp_path):
+    path = tmp_path / "emulator/tables/task3.csv"
+    path.parent.mkdir(parents=True)
+    rows = pd.DataFrame({"platform": ["nvidia-h200", "emulator"], "kernel": ["naive", "tiled"], "time_ms": [1.5, None]})
+    rows.to_csv(path, index=False)
+    own = [*terminal.lines(path, "sweep", 5)]
+    assert "tiled" in own[1] and "naive" in own[2], "those of this machine come first"
+    rows[:1].to_csv(path, index=False)
+    others = [*terminal.lines(path, "sweep", 5)]
+    assert others[0] == "emulator has no times of its own here; these are recorded:" and "naive" in others[2]

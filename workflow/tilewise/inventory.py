@@ -102,7 +102,7 @@ def status_lines(found: Mapping[str, Any]) -> Iterator[str]:
         begun = {name: task for name, task in tasks.items() if name not in left}
         width = max(map(len, begun), default=0)
         for name, task in begun.items():
-            points = [f"{task['points']} points"] if task["points"] else []
+            points = [f"{task['points']} point{'s' * (task['points'] != 1)}"] if task["points"] else []
             states = ["finished" if task["finished"] else "not finished", *["not in the report"] * task["left_out"]]
             yield f"  {name:{width}}  {', '.join([*points, *states])}"
             yield from (f"  {'':{width}}    {line}" for line in task["not_right"])

@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tilewise import RECORDED, UserError
+from kernelscope.yaml_input import read_yaml
+from tilewise import RECORDED, ROOT, UserError
 from tilewise.files import MESSAGE
 from tilewise.measure.row_summary import cause_words, is_right, point_words
 from tilewise.recorded import compare
@@ -154,9 +155,14 @@ def failure(name: str, record: Any, since: float, errors: Iterable[str]) -> tupl
 def unknown_target_message(error: str, tasks: Collection[str]) -> str:
     """The target to type instead of an unknown one, from Snakemake's error and the names of the tasks."""
     found = re.search(r"No rule to produce (\S+)", error)
-    near = found and difflib.get_close_matches(found[1].lower(), tasks, n=1)
-    said = f"there is no target {found[1]}" if found else error
-    hint = f"; did you mean {near[0]}?" if near else ""
+    said, hint = error, ""
+    if found:
+        target = Path(found[1])
+        said, near = f"there is no target {target}", difflib.get_close_matches(target.stem.lower(), tasks, n=1)
+        if read_yaml(ROOT / "config/config.yaml")["tasks"].get(str(target)):
+            hint = "; this run's config leaves this task out: type it without --configfile"
+        elif near and near[0] != target.stem:
+            hint = f"; did you mean {target.with_name(near[0] + target.suffix)}?"
     return f"{said}{hint}\nThe tasks are {', '.join(tasks)}; other targets are files in results/."
 
 

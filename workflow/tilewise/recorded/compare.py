@@ -142,7 +142,8 @@ def find(name: str) -> Path:
     known = sorted(path.parent.name for path in RECORDED.glob("*/device.json"))
     if Path(name).is_dir():
         refuse_no_run(Path(name))
-    raise UserError(f"{name}: there is no such folder and no recorded run of that name; {suggest_name(name, known)}")
+    hint = suggest_name(name, known) if known else f"no run is recorded in {RECORDED}; use a whole clone"
+    raise UserError(f"{name}: there is no such folder and no recorded run of that name; {hint}")
 
 
 def read(name: str, kernels: Mapping[str, Kernel]) -> Run:
@@ -160,8 +161,8 @@ def read(name: str, kernels: Mapping[str, Kernel]) -> Run:
 
 def compare(first: Run, second: Run, kernels: Mapping[str, Kernel], threshold: float = THRESHOLD) -> Comparison:
     """The comparison of two runs; `threshold` is in percent. Raises UserError if they have no point in common."""
-    rows = _in_common(first, second)
-    on_gpu = ~rows["kernel"].isin([name for name, kernel in kernels.items() if not kernel.on_gpu])
+    rows = _in_common(first, second, kernels)
+    on_gpu = _on_gpu(rows, kernels)
     overhead = overheads(first, second, rows[on_gpu])
     shifts = on_gpu * overhead.difference_us / 1000
     records, key = rows.to_dict("records"), _key(rows)
@@ -212,8 +213,13 @@ def _key(rows: pd.DataFrame) -> list[str]:
 _ADDED = {f"{before}{name}" for before in ("", "other_") for name in COMPARED}
 
 
-def _in_common(first: Run, second: Run) -> pd.DataFrame:
-    """The points that both runs have, with what is COMPARED of each."""
+def _on_gpu(rows: pd.DataFrame, kernels: Mapping[str, Kernel]) -> pd.Series:
+    """Whether the kernel of each row runs on the GPU; one that the registry no longer has does."""
+    return ~rows["kernel"].isin([name for name, kernel in kernels.items() if not kernel.on_gpu])
+
+
+def _in_common(first: Run, second: Run, kernels: Mapping[str, Kernel]) -> pd.DataFrame:
+    """The points that both runs have, with what is COMPARED of each; those of the CPU alone, if one has no GPU."""
     tables = [first.measurements, second.measurements]
     parameters = list(dict.fromkeys(name for table in tables for name in columns.parameters_of(table)))
     key, found = [*columns.POINT, *parameters], []
@@ -225,6 +231,8 @@ def _in_common(first: Run, second: Run) -> pd.DataFrame:
         found.append(table[[*key, *COMPARED]])
     one, other = found
     rows = one.merge(other.rename(columns={name: f"other_{name}" for name in COMPARED}), on=key)
+    if bool(first.device.gpu) != bool(second.device.gpu):  # one of them ran nothing on a GPU
+        rows = rows[~_on_gpu(rows, kernels)]
     if rows.empty:
         tasks = [", ".join(list(dict.fromkeys(table["task"]))[:4]) or "none" for table in tables]
         raise UserError(

@@ -24,7 +24,10 @@ def lines(path: Path, layout: str, most: int) -> Iterator[str]:
         yield from table.get(notes.COLUMN, ["the table has no rows"])
         return
     if "platform" in table:
-        own = table["platform"] == path.parent.parent.name
+        platform = path.parent.parent.name
+        own = table["platform"] == platform
+        if not own.any():
+            yield f"{platform} has no times of its own here; these are recorded:"
         table = pd.concat([table[own], table[~own]])
     shown = table.head(most)
     layout_of = {name: heading for name, (_, heading) in headings.make_headings(layout, shown, brief=True).items()}

@@ -47,7 +47,8 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     except OSError as error:
         raise MachineError(f"{path}: it cannot be written: {error.strerror or error}; {REMEDIES}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it may never have been made
+            temporary.unlink()
 
 
 def read_bytes(path: Path | str, then: str, largest: int = MOST_BYTES) -> bytes:
