@@ -527,4 +527,4 @@ def test_a_terminal_says_whose_rows_it_shows(tmp_path):
     assert "tiled" in own[1] and "naive" in own[2], "those of this machine come first"
     rows[:1].to_csv(path, index=False)
     others = [*terminal.lines(path, "sweep", 5)]
-    assert others[0] == "emulator has no times of its own here; these are recorded:" and "naive" in others[2]
+    assert others[0] == "no rows for emulator; recorded runs instead:" and "naive" in others[2]

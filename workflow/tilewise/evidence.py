@@ -53,7 +53,7 @@ class Platform:
     measurements: pd.DataFrame
     facts: dict[str, pd.DataFrame]
     recorded: bool
-    cards: pd.DataFrame  #: what further cards of the model took
+    cards: pd.DataFrame  # what further cards of the model took
 
     @property
     def has_gpu(self) -> bool:

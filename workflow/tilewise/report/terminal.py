@@ -27,7 +27,7 @@ def lines(path: Path, layout: str, most: int) -> Iterator[str]:
         platform = path.parent.parent.name
         own = table["platform"] == platform
         if not own.any():
-            yield f"{platform} has no times of its own here; these are recorded:"
+            yield f"no rows for {platform}; recorded runs instead:"
         table = pd.concat([table[own], table[~own]])
     shown = table.head(most)
     layout_of = {name: heading for name, (_, heading) in headings.make_headings(layout, shown, brief=True).items()}

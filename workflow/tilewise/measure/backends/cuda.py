@@ -229,7 +229,7 @@ class Backend:
         settings, look = self.config["duel"], nvml.clock_and_power(ours)
         cases = [[*group] for _, group in itertools.groupby(range(len(jobs)), key=lambda index: case_of(jobs[index]))]
         index_of = {job.key: index for index, job in enumerate(jobs)}
-        current: list[tuple[int, Case]] = []  # the number of the case at hand, and the case
+        current: dict[int, Case] = {}  # the case at hand by its number
 
         def guarded(job: Job, run: Callable[[], Row], operands: Operands | None = None) -> Row:
             row = self.guarded(job, run, operands)
@@ -244,12 +244,11 @@ class Backend:
         def run(state: Any) -> None:
             number, _, index, last = map(int, state.get_string("turn").split("/"))
             members = cases[number]
-            if not current or current[0][0] != number:
+            if number not in current:
                 current.clear()  # its arrays are gone before others are made
                 some = [jobs[member] for member in members]
-                case = Case(some, operands, settings, guarded, lambda job: answer(None, index_of[job.key]))
-                current.append((number, case))
-            case = current[0][1]
+                current[number] = Case(some, operands, settings, guarded, lambda job: answer(None, index_of[job.key]))
+            case = current[number]
             if case.done:
                 state.skip("the ratios are known")
                 return
