@@ -256,6 +256,10 @@ PLANTED = {
         lambda run: edited(run, put("build_sha256", "1" * 64, kernel="dmma"), "instructions.csv"),
         "hashes: instructions: .* of dmma",
     ),
+    "hash of a library": (
+        lambda run: edited(run, put("build_sha256", "1" * 64, kernel="cublas", task="task1a", n=1024)),
+        r"hashes: measurements.csv: \d rows of cublas are .* the first has 1111111111, not [0-9a-f]{10}",
+    ),
     "rate above the roof": (
         lambda run: edited(run, faster),
         r"possible: measurements.csv: \w+ tiled float 8192x8192x8192 .*: [\d,]+ GFLOP/s are above the roof of 76,935",

@@ -9,7 +9,7 @@ from kernelscope.files import digest
 from kernelscope.launch import Plan, TensorMap
 from tilewise.compile.build import Builds
 from tilewise.study import columns
-from tilewise.study.builds import sha256_of
+from tilewise.study.builds import library_sha256, sha256_of
 from tilewise.study.device import Device
 from tilewise.study.jobs import Job, Row
 from tilewise.study.kernel import LANGUAGES, Kernel, Kind
@@ -57,7 +57,7 @@ def prepare(
             row["registers"] = own["registers"]
             row["shared_bytes"] = own["shared_bytes"] + product.dynamic_shared_bytes
     else:
-        row["build_sha256"] = digest([kernel.name, device.versions.get(str(kernel.library))])
+        row["build_sha256"] = library_sha256(kernel, device)
     asked = conditions(point, kernel, plan, device.backend, config)
     key = digest([asked, row["build_sha256"], _circumstances(backend, kernel, device)])
     return Job(key, backend, kernel, point, row, plan.launches, product, plan.workspaces, files)

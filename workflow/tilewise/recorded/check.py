@@ -329,7 +329,7 @@ def _hashes(kept: Kept) -> Iterator[str]:
             if kernel is None:
                 own = "that of a kernel"
             elif not kernel.source:
-                continue
+                own = builds.library_sha256(kernel, device)
             elif name == "instructions":
                 own = builds.source_sha256(kernel, row["instance"], device)
             else:
@@ -338,7 +338,7 @@ def _hashes(kept: Kept) -> Iterator[str]:
                 pair = f"{row['build_sha256'][:10]}, not {own if ' ' in own else own[:10]}"
                 found.setdefault(row["kernel"], []).append(pair)
         for kernel_name, pairs in found.items():
-            said = f"{len(pairs)} rows of {kernel_name} are of other sources than the commit's"
+            said = f"{len(pairs)} rows of {kernel_name} are of other sources or another library than the run's"
             yield f"{name}: {said}; the first has {pairs[0]}"
 
 

@@ -43,6 +43,11 @@ def sha256_of(kernel: Kernel, instances: Sequence[str], device: Device) -> str:
     return hashes[0] if len(hashes) == 1 else digest(hashes)
 
 
+def library_sha256(kernel: Kernel, device: Device) -> str:
+    """The hash of a library's call: of its name and the version of the library."""
+    return digest([kernel.name, device.versions.get(str(kernel.library))])
+
+
 def _options(kernel: Kernel, device: Device) -> tuple[str, str]:
     if kernel.kind == Kind.HOST:
         return " ".join(HOST_FLAGS), device.host_compiler
