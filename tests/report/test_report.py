@@ -194,7 +194,7 @@ def test_every_page_says_whose_it_is_and_what_its_data_are(rendered, name):
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     for each in (cited["title"], cited["authors"][0]["name"], cited["license"], "make quick", "docs/teaching.md"):
         assert each in words
-    assert ("NVIDIA H200, 2026-11-28, commit 59c8549ffe" if name == "story" else "Invented H200") in words
+    assert ("NVIDIA H200, 2026-11-28, commit 21b3bcb900" if name == "story" else "Invented H200") in words
 
 
 def test_a_figure_of_an_older_page_is_removed(tmp_path):
