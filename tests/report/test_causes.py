@@ -98,8 +98,8 @@ def test_the_counts_behind_register_tile_and_vector_loads(rungs, ncu):
         100 * (row["shared_load_wavefronts"] + row["shared_store_wavefronts"]) / row["work"] for row in (before, after)
     ]
     assert passes == pytest.approx([32.5, 33.7], abs=0.1)
-    assert (before["stall_long_scoreboard"], after["stall_long_scoreboard"]) == (1.36, 0.8)
-    assert (before["stall_barrier"], after["stall_barrier"]) == (1.16, 0.34)
+    assert (before["stall_long_scoreboard"], after["stall_long_scoreboard"]) == (1.3, 0.78)
+    assert (before["stall_barrier"], after["stall_barrier"]) == (1.15, 0.35)
     assert rungs.loc["register_tile", "warps"] == rungs.loc["vector_loads", "warps"] == 16
     assert rungs.loc[["register_tile", "vector_loads"], "wavefronts_per_100"].tolist() == pytest.approx(passes)
     names = [f"{where}_{what}_requests" for where in ("shared", "global") for what in ("load", "store")]
@@ -109,7 +109,7 @@ def test_the_counts_behind_register_tile_and_vector_loads(rungs, ncu):
 
 def test_the_counts_behind_the_rungs_that_wait_less(rungs, ncu):
     waits = [ncu.loc[name, ["stall_long_scoreboard", "stall_barrier"]].tolist() for name in ("warp_tile", "pipelined")]
-    assert waits == [[0.82, 0.45], [0.01, 0.02]]
+    assert waits == [[0.8, 0.45], [0.01, 0.02]]
     assert rungs.loc["pipelined", "percent_of_ceiling"] > rungs.loc["warp_tile", "percent_of_ceiling"] + 10
     row = rungs.loc["warp_tile"]
     assert row["accesses_per_100"] < 25 and row["wavefronts_per_100"] < 25 < rungs.loc["tiled", "wavefronts_per_100"]
@@ -127,7 +127,7 @@ def test_the_counts_behind_the_rungs_that_wait_less(rungs, ncu):
 def test_the_counts_behind_tiles_in_shared_memory(rungs, ncu):
     """The tighter of two limits is shown: passes of shared memory, for which the warps wait, and not barriers."""
     tiled = ncu.loc["tiled"]
-    assert tiled[["stall_mio_throttle", "stall_long_scoreboard", "stall_barrier"]].tolist() == [15.57, 6.73, 5.29]
+    assert tiled[["stall_mio_throttle", "stall_long_scoreboard", "stall_barrier"]].tolist() == [15.75, 6.44, 5.11]
     assert rungs.loc["tiled", "gflops"] < rungs.loc["tiled", "bound_gflops"]
 
 
@@ -252,12 +252,12 @@ def test_arithmetic_allows_what_the_tightest_count_does(rungs, ncu):
     assert (
         rungs.loc["naive", "bound_gflops"] == pytest.approx(requests) and rungs.loc["naive", "bound_by"] == "requests"
     )
-    passes = 64 * roofs.loc[("shared_wavefronts_16_bytes", "float"), "measured"] / 1.57092767
+    passes = 64 * roofs.loc[("shared_wavefronts_16_bytes", "float"), "measured"] / 1.57060900
     assert rungs.loc["tiled", "bound_gflops"] == pytest.approx(passes, rel=1e-4)
 
     assert (rungs["gflops"] <= rungs["bound_gflops"]).sum() == rungs["bound_gflops"].notna().sum() >= 10
     top = rungs.loc["tiled", ["top_wait", "top_wait_each"]].tolist()
-    assert top == ["because the queue to shared memory is full", 15.57]
+    assert top == ["because the queue to shared memory is full", 15.75]
 
 
 def points(**where):
