@@ -2,6 +2,7 @@
 
 import collections
 import copy
+import ctypes.util
 import re
 
 import pytest
@@ -350,6 +351,16 @@ def test_a_key_of_the_registry_runs_again_what_depends_on_it(plans, key):
     jobs = plans(of_config=WITH.get(key, nothing), of_registry=edit)
     for platform, tasks, rules in zip(PLATFORMS, measured, BESIDE.get(key, (NONE, NONE))):
         check(jobs[platform], jobs[None], tasks, rules)
+
+
+def test_another_library_for_an_installed_one_is_looked_for_and_measured(plans):
+    """As docs/experiments.md has it for another cuBLAS."""
+    plans.write()
+    planned = snakemake(plans.clone, "--dry-run", LD_PRELOAD=ctypes.util.find_library("m"))
+    assert planned.returncode == 0, planned.stderr
+    for rule in ("probe", "measure", "occupancy"):
+        assert re.search(rf"^rule {rule}:", planned.stdout, re.MULTILINE), planned.stdout
+    assert not any(plans().values())
 
 
 def test_a_platform_of_nodes_is_a_new_platform_per_node(plans):

@@ -14,5 +14,6 @@ rule probe:
         cpus_per_task=resources.cpus_of,
     params:
         backend=study.backend_of,
+        conditions=conditions.of_machine,
     script:
         "../scripts/probe.py"

@@ -6,13 +6,14 @@ These are `params`: when one changes, Snakemake runs the rule again.
 import dataclasses
 import functools
 import hashlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kernelscope.files import digest
 from tilewise import ROOT
-from tilewise.measure import counters, job
+from tilewise.measure import counters, job, probe
 from tilewise.rules import Study
 from tilewise.study.points import Point
 
@@ -25,6 +26,10 @@ class Conditions:
 
     def __init__(self, study: Study):
         self.study = study
+
+    def of_machine(self, wildcards: Any) -> str:
+        """The description of a machine: the packages here, and libraries that take the place of installed ones."""
+        return digest([probe.packages(), os.environ.get("LD_PRELOAD", "")])
 
     def of_task(self, wildcards: Any) -> str:
         """A task: what its rows depend on."""

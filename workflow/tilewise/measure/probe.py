@@ -41,7 +41,7 @@ def capture(platform: str, backend: str) -> Device:
         captured=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         gpu=gpu,
         limits=limits,
-        versions=versions | _packages(),
+        versions=versions | packages(),
         cpu=processor(),
         host_compiler=_host_compiler(),
     )
@@ -66,7 +66,8 @@ def check_here(device: Device) -> None:
         )
 
 
-def _packages() -> dict[str, str]:
+def packages() -> dict[str, str]:
+    """The version of Python, and those of the installed packages on which rows may depend."""
     found = {"python": python_platform.python_version()}
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
