@@ -318,7 +318,7 @@ def _of_one_commit(kept: Kept) -> Iterator[str]:
 
 
 def _hashes(kept: Kept) -> Iterator[str]:
-    """Kernels of which rows have other hashes than their sources have at the commit, or their library on the machine."""
+    """Kernels whose rows have other hashes than their sources at the commit, or than their library in device.json."""
     facts, kernels, device = kept.platform.facts, kept.kernels, kept.platform.device
     of_point = functools.cache(lambda name, point: builds.row_sha256(kernels[name], point, device))
     tables = {name: facts[name] for name in ("sizes", "batches", "tune", "instructions")}
