@@ -148,6 +148,7 @@ CONFIG = {
     "tasks.*.sweeps.*": (sweep(one={"tile": 8}, two={"tile": 8}), *[{"one", "two"}] * 2),
     "tasks.*.sweeps.only_timed": (sweep(blocks={"only_timed": True}), NONE, {"blocks"}),
     "timing.repeats": (put("timing", "repeats", value=2), {"one", "three", "blocks", "loops"}, NONE),
+    "timing.agree_percent": (put("timing", "agree_percent", value=2), {"one", "three", "blocks", "loops"}, NONE),
     "timing.min_samples": (put("timing", "min_samples", value=9), ON_GPU | {"nothing"}, NONE),
     "timing.min_time_s": (put("timing", "min_time_s", value=7), ON_GPU | {"nothing"}, NONE),
     "timing.max_noise_percent": (put("timing", "max_noise_percent", value=7), ON_GPU | {"nothing"}, NONE),

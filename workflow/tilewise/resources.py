@@ -62,7 +62,7 @@ class JobResources:
         return builds + durations.estimate_seconds(asked, self.study.method(task).points_per_point, backend)
 
     def _runs(self, platform: str, task: str) -> int:
-        """How many lines the journal of a task has in the end, if no point fails."""
+        """How many lines the journal of a task has in the end at most."""
         asked = self.study.points_on(platform, task)
         repeats = self.study.config["timing"]["repeats"] if self.study.platforms[platform]["backend"] == "gpu" else 1
         timed = sum(self.study.kernels[point.kernel].on_gpu for point in asked)

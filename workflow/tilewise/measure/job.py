@@ -119,7 +119,7 @@ def settings(backend: str, where: str, config: Mapping[str, Any]) -> dict[str, A
     """
     found = {"seed": config["seed"]}
     if backend == "cuda":
-        without = ("point_limit_s", "repeats")
+        without = ("point_limit_s", "repeats", "agree_percent")
         found |= {name: config["timing"][name] for name in config["timing"] if name not in without}
     if backend == "host":
         found |= {"samples": config["cpu"]["samples"], "repeat_s": config["cpu"]["repeat_s"][where]}

@@ -83,14 +83,16 @@ class Work(NamedTuple):
 def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Measure every point of a task; returns (measurements, facts), the latter one row: how long it took.
 
-    What a GPU times is timed `timing.repeats` times, each in a separate process; its row is that of the median run.
+    A GPU times a point up to `timing.repeats` times, each in a separate process, until two runs or more are within
+    `timing.agree_percent`; its row is that of the median run.
 
     A point that cannot be measured is a row whose status and message say why. Two runs never share a journal: the
     second waits a minute, then raises UserError.
     """
     start = time.monotonic()
     jobs = [_emulated(job, work.config) for job in work.jobs()]
-    keys = {job.key: _keys(job, work.config["timing"]) for job in jobs}
+    timing = work.config["timing"]
+    keys = {job.key: _keys(job, timing) for job in jobs}
     with Journal(work.journal) as remembered:
         rows = remembered.rows
         for job in jobs:  # a row that was damaged is measured again
@@ -105,7 +107,8 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
         for run in range(max(map(len, keys.values()), default=0)):
             waiting = [job for job in jobs if run < len(keys[job.key]) and keys[job.key][run] not in rows]
             if run:
-                waiting = [job for job in waiting if rows[job.key]["status"] == Status.OK]
+                before = {job.key: [rows[key] for key in keys[job.key][:run] if key in rows] for job in waiting}
+                waiting = [job for job in waiting if not _is_settled(before[job.key], timing["agree_percent"])]
             waiting.sort(key=lambda job: job.backend != "cuda")  # NVBench takes all points of a process in one call
             of_run = {job.key: keys[job.key][run] for job in waiting}
             number = _run(waiting, work, remembered, "repeat" if run else "measure", of_run, number, len(asked) - done)
@@ -192,6 +195,14 @@ def _keys(job: Job, timing: Mapping[str, Any]) -> list[str]:
     """The keys of a job's runs in the journal; only what a GPU times is repeated."""
     further = range(2, timing["repeats"] + 1) if job.backend == "cuda" else ()
     return [job.key, *(digest([job.key, "run", run]) for run in further)]
+
+
+def _is_settled(runs: Sequence[Row], percent: float) -> bool:
+    """Whether a point needs no further run: one was not right, or two and more are within so many percent."""
+    if any(row["status"] != Status.OK for row in runs):
+        return True
+    times = [row["time_ms"] for row in runs]
+    return len(times) > 1 and max(times) <= min(times) * (1 + percent / 100)
 
 
 def run_jobs(

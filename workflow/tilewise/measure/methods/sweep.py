@@ -13,7 +13,8 @@ class Sweep(Method):
     name = "sweep"
 
     def settings(self, config: Mapping[str, Any], backend: str) -> Any:
-        return config["timing"]["repeats"] if backend == "gpu" else None
+        timing = config["timing"]
+        return [timing["repeats"], timing["agree_percent"]] if backend == "gpu" else None
 
     def run(self, work: Work) -> Tables:
         in_turns = work.config["tasks"][work.task].get("in_turns") and work.device.backend == "gpu"
