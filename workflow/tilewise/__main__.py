@@ -30,7 +30,6 @@ from tilewise.traced.multiplication import trace_point
 from tilewise.traced.product import Convention
 from tilewise.traced.select import add_options, find_kernel
 
-WHOLE_NUMBER = option_type("whole number", int)
 CAPABILITY = option_type("compute capability (such as 9.0)", str, re.compile(r"\d+\.\d[af]?").fullmatch)
 TOLERANCE = option_type("tolerance (such as 1e-5)", float, lambda value: 0 <= value < math.inf)
 KIND = option_type("kind (tasks, kernels or claims)", str, {"tasks", "kernels", "claims"}.__contains__)
@@ -154,6 +153,15 @@ def write_assignment(options: argparse.Namespace, given: dict[str, int]) -> tupl
     return [f"written: {display_path(file)}"], 0
 
 
+def _value_of_parameter(text: str) -> int:
+    """The value of an option that no command has: it is taken for a parameter of the kernel."""
+    try:
+        return int(text)
+    except ValueError:
+        words = f"'{text}' is not a whole number, and parameters of a kernel are; --help lists all other options"
+        raise argparse.ArgumentTypeError(words) from None
+
+
 def _parser(words: Iterable[str]) -> argparse.ArgumentParser:
     """The parser; a kernel's parameters are those options in `words` that a command does not have."""
     parser = argparse.ArgumentParser(
@@ -262,7 +270,7 @@ def _parser(words: Iterable[str]) -> argparse.ArgumentParser:
         for command in (tracing, reading):
             with contextlib.suppress(argparse.ArgumentError):  # the command has an option of this name
                 name = PARAMETER + option.removeprefix("--")
-                command.add_argument(option, type=WHOLE_NUMBER, dest=name, help=argparse.SUPPRESS)
+                command.add_argument(option, type=_value_of_parameter, dest=name, help=argparse.SUPPRESS)
     return parser
 
 
