@@ -162,7 +162,7 @@ batched_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant__ T
                     }
                 }
             } else {
-                // NVRTC knows T by name alone, so the pointer moves as one to another type of 2 bytes.
+                // T is only declared here, so the pointer arithmetic is done in another type of 2 bytes.
                 const auto own = reinterpret_cast<unsigned short*>(C) + static_cast<long long>(turn.matrix) * n * m;
                 store_rounded(sums, reinterpret_cast<T*>(own), row, turn.column, n, m);
             }

@@ -13,8 +13,8 @@
 
 constexpr int DOUBLES_K = 16;  // of k per stage: a row of A's tile is 128 bytes, what TMA swizzles
 
-/// Computes the segments of `work_of_block()`, which returns a Work or its like with at least one; only the thread that
-/// starts copies calls it. Segments that do not begin with their tile's first step go to `shares`, a tile per block.
+/// Computes a block's segments, at least one; the thread that starts copies takes them from `work_of_block()`, a Work
+/// or a similar type. Segments that do not begin with their tile's first step go to `shares`, a tile per block.
 /// Launch: block 384; dynamic shared memory STAGES * (TILE_N + TILE_M) * 128 + 1024 + 16 * STAGES.
 /// @tparam TILE_N, TILE_M  rows and columns of C per block
 /// @tparam WARP_N, WARP_M  rows and columns of C per warp

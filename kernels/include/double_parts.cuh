@@ -177,8 +177,8 @@ __device__ __forceinline__ void measure_lines(const double* A, const double* B, 
     }
 }
 
-/// A line's largest exponent, or one of REFUSED's; its sums of squares and of magnitudes, in units of
-/// 2^(exponent - SIZE_BITS), the first rounded up.
+/// A line's largest exponent, REFUSED or -REFUSED; its sum of magnitudes, rounded down, in units of
+/// 2^(exponent - SIZE_BITS), and its sum of squares, rounded up, in units of the square of that.
 struct LineSize {
     int exponent;
     double squares, magnitudes;

@@ -96,7 +96,7 @@ __device__ __forceinline__ float4 read_four(const float* row, int start, int cou
     return value;
 }
 
-/// A stage may be overwritten: told to the fetching threads of all blocks that write to it, once per warp.
+/// Signals, once per warp, to the fetching threads of all blocks that write to a stage that it may be overwritten.
 template <int CLUSTER>
 __device__ __forceinline__ void release(unsigned barrier, int lane)
 {

@@ -13,7 +13,7 @@
 constexpr unsigned PLANNED_EXACT = 1, OVERFLOWED = 2;
 __host__ __device__ constexpr int plan_words(int p) { return 1 + ceil_div(ceil_div(p, PROMOTION), 32); }
 
-/// A word of a plan: the same for all threads of a warp, and so the compiler knows.
+/// A word of a plan, equal in all threads of a warp; the shuffle shows the compiler that it is uniform.
 __device__ __forceinline__ unsigned uniform(unsigned word) { return __shfl_sync(0xffffffffu, word, 0); }
 
 /// The products of 64 of k, on 64 rows and TILE_M columns, into `sums`. Takes and passes on the token.

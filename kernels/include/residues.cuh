@@ -4,7 +4,7 @@
 // moduli, follows from its residues, and residues of a sum of products are the sums of products of residues. Moduli are
 // at most 256, so a residue is a byte: from -127 to 127, or from -128 modulo 256.
 //
-// Splitting: x - p rint(x / p), in doubles, whose units are idle in such a program and multiply 64 numbers a cycle.
+// Splitting: x - p rint(x / p), in doubles, whose units are otherwise idle here: 64 products per cycle and multiprocessor.
 // Adding 1.5 2^52 rounds to a whole number and leaves it in the low word. Up to 14 moduli |x| is at most 2^53; with more
 // it is a high and a low part, and at most 2^62.
 //
@@ -193,7 +193,7 @@ __host__ __device__ constexpr Wide weight_of(int count, int t)
 
 constexpr int PIECE_BITS = 40;
 
-/// The pieces in which weights and P are cut, the first first: piece k has the bits from LOW[k] up.
+/// The pieces in which weights and P are cut, most significant first: piece k has the bits from low(k) up.
 template <int COUNT>
 struct Pieces {
     static constexpr int BITS = product_of_moduli(COUNT).bits();

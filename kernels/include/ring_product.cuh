@@ -1,4 +1,4 @@
-// What the consumers of a ring do: 8 warps, each of which owns 64 rows of results, 8 x 16 or 8 x 12 per thread.
+// What the consumers of a ring do: 8 warps of 64 rows of results each, 8 x COLS per thread: COLS is 4, 8, 12 or 16.
 #pragma once
 #include "barriers.cuh"
 #include "shared_memory.cuh"
@@ -18,7 +18,7 @@ __device__ __forceinline__ int thread_read_anew()
 
 /// A stage holds A's tile transposed (TILE_K x TILE_N), then B's (TILE_K x TILE_M). While the fragments of one k are
 /// multiplied, those of the next are on their way, across the stages too.
-/// @tparam TILE_N, TILE_M  rows and columns of C per block: 256 * 8 * 16 results, or 256 * 8 * 12
+/// @tparam TILE_N, TILE_M  rows and columns of C per block, 256 * 8 * COLS results
 /// @tparam TILE_K          steps of k per stage
 /// @tparam ORDER           of the multiply-adds: see Walk
 template <int TILE_N, int TILE_M, int TILE_K, int ORDER>
@@ -98,9 +98,9 @@ struct RingProduct {
                 store_within(C, first_row + place.row(i), first_col + place.col(v * 4), n, m, ALIGNED, quad(i, v));
     }
     /// The same number, by a way that the compiler does not see through (gridDim.z is 1, so the selector is 0x3210).
-    /// Stores of 16 bytes want four registers in a row; without this copy the sums would lie so during the whole
-    /// product, and too many multiply-adds would meet in one bank of the register file: 0.86 to 0.91 of the issue
-    /// slots that are used with it 0.93. PTX ISA: Data Movement and Conversion Instructions: prmt.
+    /// A store of 16 bytes takes four consecutive registers. Without this copy the sums would have that order during
+    /// the whole product, and too many multiply-adds would read one register bank: 0.86 to 0.91 of the issue slots
+    /// would be used; with it, 0.93 are. PTX ISA: Data Movement and Conversion Instructions: prmt.
     __device__ __forceinline__ static float copy_of(float value)
     {
         float copy;

@@ -1,6 +1,6 @@
 // Addresses of shared memory as numbers, and loads and stores that stay where the source puts them.
 //
-// The asm is volatile: ptxas keeps the order of these loads and moves plain ones.
+// The asm is volatile: the front end keeps the order of these loads and moves plain ones; ptxas may move both.
 // PTX ISA: Data Movement and Conversion Instructions: ld, st, cvta.
 #pragma once
 

@@ -17,8 +17,8 @@ struct Segment {
 ///      tiles   |    0         |    1         |    2    ...
 ///
 /// The worker that has a tile's first step owns it; later workers have a share of it. Nothing is cut if that would
-/// shorten the last wave by less than 12 steps, about as long as the shares take to be stored and added. No piece is
-/// shorter than four steps, and no tile is cut into more than 24.
+/// shorten the last wave by less than 12 steps, about as long as the shares take to be stored and added. If tiles
+/// are fewer than blocks, each is cut into at most 24 pieces of about four steps or more; if not, a piece may have one.
 struct Schedule {
     int steps, workers, waves, left, cut_tiles;
 

@@ -1,7 +1,7 @@
 // What warp groups (4 warps) of one block need if each does work of its own.
 #pragma once
 
-/// The number of the thread's warp group. All threads of a warp have the same, and so the compiler knows.
+/// The number of the thread's warp group. The shuffle shows the compiler that it is uniform in a warp.
 __device__ __forceinline__ int warp_group() { return __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); }
 
 /// A barrier for some warps: `threads` of them, under a number from 1 to 15 (0 is __syncthreads' own). PTX ISA:
@@ -11,7 +11,7 @@ __device__ __forceinline__ void named_sync(int number, int threads)
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
-/// Is counted there, but does not wait. PTX ISA: bar.arrive.
+/// Arrives at a named barrier without waiting. PTX ISA: bar.arrive.
 __device__ __forceinline__ void named_arrive(int number, int threads)
 {
     asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");

@@ -87,8 +87,8 @@ __device__ __forceinline__ Descriptor rows_across_k(unsigned address)
     WGMMA(128, "m64n256" K, TYPES, TAIL, WGMMA_NAMES_0 WGMMA_NAMES_1 WGMMA_NAMES_2 WGMMA_NAMES_3, "%128",      \
           "%129", "%130", WGMMA_32(0), WGMMA_32(32), WGMMA_32(64), WGMMA_32(96))
 
-// A from registers: thread t has of rows t / 4 and 8 below the elements t % 4 of k, then, 4 further along k, the same
-// two.
+// A from registers: a[0] and a[1] are element t % 4 of k in row 16 (t / 32) + t % 32 / 4 and in the row 8 below; a[2] and
+// a[3] are the same rows 4 further along k.
 #define WGMMA_OF_REGISTERS(COUNT, SHAPE, TYPES, NAMES, A, B, P, ...)                                           \
     static __device__ __forceinline__ void multiply(float (&d)[COUNT], const unsigned (&a)[4], Descriptor b,    \
                                                     int accumulate)                                          \

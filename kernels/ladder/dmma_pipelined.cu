@@ -47,7 +47,7 @@
 #include "tile_copy.cuh"
 #include "tile_order.cuh"
 
-// What is XORed to the numbers of the 16-byte chunks of a row.
+// The number that is XORed with the numbers of the 16-byte chunks of a row.
 template <int TILE_K>
 struct SwizzleA {
     static __device__ __forceinline__ int chunk(int row) { return TILE_K >= 16 ? row % 2 * 4 : 0; }

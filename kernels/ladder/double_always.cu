@@ -103,8 +103,8 @@ double_always_sizes(const double* A, const double* B, Size* a_sizes, Size* b_siz
     measure_lines(A, B, a_sizes, b_sizes, n, p, m);
 }
 
-/// Exponents by which all lines are multiplied, what the test needs, and which lines are doubtful: those that would fail the test if they met others like themselves at random. Clears the
-/// plans of all tiles and what is counted.
+/// Scaling exponents of all lines, the numbers that the test needs, and the doubtful lines: those that would fail the
+/// test against random lines of the same size. Clears the plans of all tiles and the counters.
 template <int TILE_M, int CLUSTER>
 __global__ void __launch_bounds__(64)
 double_always_exponents(const Size* a_sizes, const Size* b_sizes, int* exponents, Line* lines, int* doubtful, unsigned* plans,

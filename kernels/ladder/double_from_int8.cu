@@ -17,7 +17,7 @@
 // square and 1.1 at most, of 2^-53 of the sum of magnitudes at 16384^3, where DGEMM has 0.45 and 1.7; with 13, 5 and 15.
 //
 // Steps, one launch each: sizes of 256 of k; exponents of all rows and columns; residues of both operands, read once, B
-// turned; all products, with the residue of each sum in the last step, so that no 32-bit integers reach memory; C of its
+// turned; all products, with the residue of each sum in the last step, so that no 32-bit integers reach memory; C from its
 // residues.
 //
 // Out of range: an element that is infinite or not a number, or that keeps less than 8 bits; or, if an eighth of the

@@ -1,4 +1,4 @@
-// C = A B in float from short products wherever they are accurate enough for certain, and in float elsewhere.
+// C = A B in float, from short products wherever their accuracy is guaranteed, and on the CUDA cores elsewhere.
 //
 // The idea: float_from_half is fast, but 22 bits of the largest of 64 elements are not 24 bits of each, and an infinity,
 // or an element far larger than its neighbours, makes it NaN. So the device looks at the operands while it splits them,

@@ -7,7 +7,7 @@
 // Halves reach from 2^-24 to 2^16 only. So 64 of k of each row of A, and of each column of B, are first multiplied by a
 // power of two (exact) that brings their largest element to [2^14, 2^15); the product of the two factors is taken out
 // again when the tensor core's sums are added to the totals, which is every 64 of k anyway (see include/parts.cuh). An
-// element that is at least 2^-17 of the largest of its 64 keeps 22 bits; below that it keeps fewer, its error is 2^-40
+// element that is at least 2^-17 of the largest of its 64 keeps 22 bits; below that it keeps fewer; its error is up to 2^-39
 // of the largest.
 //
 //      64 of k                          parts of the row            factors
@@ -15,7 +15,7 @@
 //
 // Out of range: if 1/8 of the nonzeros among 64 elements (and at least 4) are less than about 2^-20 of the largest, or
 // if one is infinite, not a number, or 2^100 or more, the factor is NaN, and so is the whole row or column of C. Fewer
-// small elements (up to 7 of 64) pass, since random operands have some: each is off by at most 2^-40 of the largest of
+// small elements (up to 7 of 64) pass, since random operands have some: each is off by at most 2^-39 of the largest of
 // its 64, which shows only where the other operand is zero, or as small, at all of that block's larger elements (a
 // product with the identity, say). Rows, columns, and blocks of k of very different size are all in range: 12 orders of
 // magnitude along p = 1024 are, 12 within 64 are not, and give NaN.

@@ -1,6 +1,6 @@
 // C = A B with the next tile fetched while this one is used: warp_tile.cu without its waits.
 //
-// The idea: nobody waits for what could have been asked for earlier. There are two sets of tiles and two sets of
+// The idea: start every load long before its result is needed. There are two sets of tiles and two sets of
 // fragments. While tile t is multiplied, tile t + 1 is on its way (B by cp.async, A through registers, since it must
 // be transposed), and while k is multiplied, the fragments of k + 1 are. One barrier per tile is left of two.
 //

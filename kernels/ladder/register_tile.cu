@@ -12,8 +12,8 @@
 //         .          |        ........       |   TILE_N / 8 x TILE_M / 8 threads per block
 //         .          +-----------------------+
 //
-// What it costs: 128 to 148 registers per thread (tiled.cu has 32), so that few warps are there to hide what each one
-// waits for.
+// What it costs: 128 to 148 registers per thread (tiled.cu has 32), so that few warps are resident
+// to hide each other's latencies.
 // What the machine code shows (float, 128 x 128 x 8): 512 of the loop's 885 instructions are multiply-adds, 58 %; only
 // 32 are loads from shared memory, since the compiler merges neighbouring elements into loads of 16 bytes by itself.
 // The rest copies the next tiles element by element: addresses, tests of the edges, 14 loads and 14 stores. Those

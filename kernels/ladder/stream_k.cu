@@ -1,6 +1,6 @@
 // C = A B with equal work for every multiprocessor: the rings without a half-empty last wave.
 //
-// The idea: 2048 tiles on 132 multiprocessors are 15 full waves and one in which half of the chip looks on; at 1024^3
+// The idea: 2048 tiles on 132 multiprocessors are 15 full waves and one in which half of the chip is idle; at 1024^3
 // there are 32 tiles for all of them. Here as many blocks run as there are multiprocessors. They take whole tiles while
 // there are enough for all; what is left is laid end to end and cut into equal pieces, through the middle of tiles
 // if need be. A tile's first piece goes to C, the others to a workspace, and a last launch adds them in a fixed
@@ -11,7 +11,7 @@
 //      wave 14     | ............................................|
 //      the rest    | 0 0 0 0|0 0 1 1 |1 1 1 1 |2 2 2 2 2 2 ...     as many steps for each
 //
-// Only the rest is cut: with all tiles cut, blocks at work at one time are at different k, meet no longer in L2, and
+// Only the rest is cut: with all tiles cut, concurrent blocks are at different k and no longer share data in L2, and
 // 8192^3 falls from 56 to 53 TFLOP/s. The producer runs ahead into the next tile while the consumers store the last
 // one. It transposes as in transposing_ring.cu if B is narrow, and takes A transposed beforehand, as in tma_ring.cu,
 // if a row of A is used so often that the launch is cheaper (m >= 2048).

@@ -1,8 +1,8 @@
 // C = A B with a producer that feeds a ring of stages: pipelined.cu with the copies taken out of the way.
 //
 // The idea: what does not multiply should not be in the loop. One thread of a separate warp group starts the copies
-// of whole tiles (TMA: one instruction per tile, edges filled with zeros), and two barriers per stage tell producer
-// and consumers of each other. The eight consumer warps have no copy, no address, no test of the edges left, and no
+// of whole tiles (TMA: one instruction per tile, edges filled with zeros), and two barriers per stage synchronise
+// the producer with the consumers. The eight consumer warps have no copy, no address, no test of the edges left, and no
 // barrier that holds all of them at once. TMA cannot transpose either, so a first launch transposes A.
 //
 //      launch 1          A -> A transposed, at the speed of memory

@@ -12,7 +12,7 @@
 //      | w4 | w5 | w6 | w7 |             | again | again |            square   square
 //      +----+----+----+----+             +-------+-------+
 //
-// What it costs: nothing but the thought. What the machine code shows: as good as the same instructions as before
+// What it costs: nothing at run time. What the machine code shows: nearly the same instructions as before
 // (1024 of 1364 are multiply-adds, 125 registers); the gain is in the banks, not in the code. Measured on an H200 at
 // 8192^3: 40.0 TFLOP/s, 0.78 of cuBLAS. With 8 x 16 results per thread it falls to 28: one block per multiprocessor,
 // and nothing hides the wait for the next tile. That is the next rung's business.

@@ -12,7 +12,7 @@
 // A block of 32 x 32 threads fills half of a multiprocessor. A second block fits beside it only if a thread uses at most
 // 32 registers. multi_tile asks the compiler for that by its launch bounds, as long as the sums leave enough registers;
 // with more sums, the compiler would have to move them out to memory. multi_tile_unbounded leaves the choice to the
-// compiler, as the source does that this kernel is from. All else is the same: one body serves both.
+// compiler, as the original of this kernel does. Otherwise they are the same: both call one function.
 //
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launch: block (TILE, TILE); grid (ceil(m / (TILE * NTB)), ceil(n / TILE));

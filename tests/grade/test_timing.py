@@ -86,7 +86,7 @@ def test_what_passes_is_timed_beside_the_reference_and_held_to_the_threshold(fol
     }
     assert all("reference_ms is 1," in row["hint"] for row in rows.values() if row["mistakes"] == "too_slow")
     [least] = {float(row["recorded_ms"]) for name, row in rows.items() if name in ("constant", "plain")}
-    rows_of_h200 = timing.recorded(registry.load()["naive"], (1024, 1024, 1024))["nvidia-h200"]
+    rows_of_h200 = timing.recorded_rows(registry.load()["naive"], (1024, 1024, 1024))["nvidia-h200"]
     assert least == rows_of_h200[rows_of_h200["dtype"] == "float"]["time_ms"].min()
     page = (folder / "out/students/constant.md").read_text(encoding="utf-8")
     assert "nvidia-h100" in page and f"{least:.4g} ms" in page

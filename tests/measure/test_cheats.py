@@ -585,7 +585,7 @@ def test_what_the_host_does_instead_is_found(gpu, config, tmp_path, built_for_gp
     launch, _, right, spaces = operands.verified(dataclasses.replace(job), arrays)
     if right:
         run = operands.perturbed(job, launch, arrays, spaces)
-        found = operands.after(run, arrays)
+        found = operands.final_check(run, arrays)
         right = found.ok
     second.synchronize()
     assert not right

@@ -20,7 +20,7 @@ def pages():
 @pytest.fixture(scope="module")
 def told(pages):
     """The whole page, and its drawings."""
-    return render.tell(pages["nvidia-h200"])
+    return render.story_page(pages["nvidia-h200"])
 
 
 @pytest.fixture(scope="module")
@@ -86,18 +86,18 @@ def test_a_record_that_contradicts_the_text_is_refused(tmp_path, pages, old, new
     article.with_suffix(".yaml").write_text(articles.STORY.with_suffix(".yaml").read_text().replace(old, new, 1))
     with pytest.raises(UserError, match=message):
         articles.fill(pages, article)
-    text, drawn = render.tell(pages["nvidia-h200"], article)
+    text, drawn = render.story_page(pages["nvidia-h200"], article)
     [note] = notes.find_notes(text)
     assert re.search(message, note) and f"{tmp_path / 'story.yaml'}:" in note and drawn is pages["nvidia-h200"]
 
 
 def test_without_the_record_the_story_is_one_line(tmp_path, pages, monkeypatch):
     monkeypatch.setattr(render, "RECORDED", tmp_path)
-    text, drawn = render.tell(pages["nvidia-h200"])
+    text, drawn = render.story_page(pages["nvidia-h200"])
     assert notes.find_notes(text) == [] and drawn is pages["nvidia-h200"]
     assert "recorded runs, which this copy of the study lacks" in plain(text)
     (tmp_path / "nvidia-h200").mkdir()
-    text, _ = render.tell(pages["nvidia-h200"])
+    text, _ = render.story_page(pages["nvidia-h200"])
     [note] = notes.find_notes(text)
     assert note.startswith("Page: story.html cannot be made: ") and str(tmp_path / "nvidia-h200") in note
     assert sections.PAGES["story"] in plain(text)

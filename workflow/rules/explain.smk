@@ -14,7 +14,7 @@ rule trace:
         cache_lines="results/cache_lines.csv",
     log:
         "logs/trace.log",
-    threads: resources.aside()
+    threads: resources.cores_without_gpu()
     resources:
         **slurm.cpu_job(config, durations.TRACE_S),
         mem_mb=4000,
@@ -74,7 +74,7 @@ rule instructions:
         "results/{platform}/instructions.csv",
     log:
         "logs/{platform}/instructions.log",
-    threads: resources.aside()
+    threads: resources.cores_without_gpu()
     resources:
         **slurm.cpu_job(config, durations.INSTRUCTIONS_S),
         mem_mb=4000,

@@ -1,5 +1,5 @@
-# Reads and checks the config before any rule exists: `study` knows the platforms and tasks, `conditions` what makes a
-# rule run again, `resources` what its jobs take.
+# Read and check the config before any rule exists: `study` holds the platforms and tasks, `conditions` the digests that
+# make a rule run again, `resources` the cores, memory and time of its jobs.
 import contextlib
 import os
 import shlex

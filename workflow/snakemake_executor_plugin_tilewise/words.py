@@ -1,4 +1,4 @@
-"""Slurm's words, and what a user may do about them; docs/cluster.md has more of both."""
+"""Slurm's messages and their remedies; docs/cluster.md explains more of them."""
 
 import re
 

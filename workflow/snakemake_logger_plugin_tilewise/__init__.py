@@ -48,7 +48,7 @@ class LogHandler(LogHandlerBase):
             configfiles.check()
 
     def emit(self, record: Any) -> None:
-        """Take note of an event; show at once what a user has to know at once."""
+        """Record an event, and print immediately what a user must know."""
         event, jobs = getattr(record, "event", None), self.run.jobs
         if not self.has_formatter:
             if (text := self.format(record)) not in ("", "None"):  # Snakemake's formatter says "None" for no message

@@ -2,8 +2,8 @@
 
 The sub-packages follow the flow of the data: `study` reads the config and the registry and expands them into points,
 `compile` builds kernels, `traced` runs them on the CPU by the package `kernelscope`, `measure` turns points into jobs
-and jobs into rows, `explain` says why a kernel is as fast as it is, and `report` shows it all. `nvidia` alone speaks to
-the GPUs. `multiply` is `matmul`, and `rules` serves Snakemake's rules.
+and jobs into rows, `explain` derives the reasons for a kernel's speed, and `report` renders the pages. `nvidia` wraps
+CUDA's compilers, libraries and tools. `multiply` implements `matmul`, and `rules` serves Snakemake's rules.
 """
 
 import contextlib

@@ -158,7 +158,7 @@ def _value_of_parameter(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        words = f"'{text}' is not a whole number, and parameters of a kernel are; --help lists all other options"
+        words = f"'{text}' is not a whole number; an unknown option is a kernel parameter (--help lists the others)"
         raise argparse.ArgumentTypeError(words) from None
 
 

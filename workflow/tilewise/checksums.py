@@ -44,7 +44,7 @@ def check_recorded(folder: Path) -> str:
 
 
 def differences(folder: Path) -> Iterator[str]:
-    """Lines about the files of a recorded run that its RO-Crate describes otherwise, or lacks, or has in vain.
+    """Yield a line for each file of a recorded run that its RO-Crate contradicts, does not list, or lists in vain.
 
     Raises UserError if there is no crate, or if it is damaged.
     """
@@ -68,6 +68,6 @@ def _described(crate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _difference(path: Path, known: str | None) -> str:
     """What is wrong with a file whose hash should be `known`; empty if nothing is."""
     if not os.path.lexists(path):
-        return "there is no such file, which has a sha256"
+        return "this file is missing, but has a sha256"
     found = hashlib.sha256(read_bytes(path, remedy(path), MOST_TABLE_BYTES)).hexdigest()
-    return "" if found == known else "its sha256 is not that" if known else "remove this file, which has no sha256"
+    return "" if found == known else "its sha256 differs from that" if known else "remove this file: it has no sha256"

@@ -18,7 +18,7 @@ from tilewise.rules import Study
 from tilewise.study.points import Point
 
 #: The suffixes of the project's files that hold text; compiled modules and packed samples are no condition of anything.
-_TEXT = {".py", ".yaml", ".csv", ".json", ".md", ".j2", ".css", ".js", ".cff"}
+_TEXT = {".py", ".yaml", ".csv", ".json", ".md", ".j2", ".css", ".js", ".cff", ".def"}
 
 
 class Conditions:
@@ -40,7 +40,8 @@ class Conditions:
         for point in self.study.points_on(wildcards.platform, wildcards.task):
             kernel = self.study.kernels[point.kernel]
             found.append(job.conditions(point, kernel, kernel.plan(point), where, self.study.config))
-            found.append([job.limits(job.backend_of(kernel, where), where, self.study.config), method.asks(kernel)])
+            found.append(job.limits(job.backend_of(kernel, where), where, self.study.config))
+            found.append(method.entry_conditions(kernel))
             found.append(self._target(point.kernel, wildcards))
         return digest(found)
 
@@ -89,7 +90,7 @@ class Conditions:
         return digest([[str(path), path.read_text(errors="replace")] for path in sorted(tables)])
 
     def _target(self, name: str, wildcards: Any) -> Any:
-        """What the registry says about compiling a kernel for a platform, and about why it cannot run there."""
+        """The values of a kernel's entry that decide whether it compiles for, and runs on, a platform."""
         kernel = self.study.kernels[name]
         if self.study.backend_of(wildcards) == "gpu":
             return kernel.needs
@@ -134,7 +135,7 @@ class Conditions:
         return digest([instances, self.study.backend_of(wildcards) == "emulator" and self.study.config["machine_code"]])
 
     def _entries(self, points: Sequence[Point]) -> list[Any]:
-        """What the registry says of how the kernels of some points run; what it says of other points is not in it."""
+        """The values of the entries that affect how the kernels of these points run."""
         kernels = [self.study.kernels[name] for name in sorted({point.kernel for point in points})]
         return [
             [kernel.name, kernel.kind, kernel.library, kernel.reads_c, kernel.workspaces]
@@ -148,8 +149,9 @@ class Conditions:
 def drawing_digest() -> str:
     """A digest of the project's own files that tables and figures are made from: code, registry, published and recorded
     results, and claims."""
-    folders = "workflow/tilewise", "workflow/schemas", "report/published", "report/recorded", "report/claims.yaml"
-    return _contents(*folders, "kernels/registry.yaml", "kernels/tuned.yaml")
+    code = "workflow/tilewise", "packages/microscope/src", "workflow/schemas"
+    data = "report/published", "report/recorded", "report/claims.yaml", "kernels/registry.yaml", "kernels/tuned.yaml"
+    return _contents(*code, *data)
 
 
 def _contents(*names: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from kernelscope.yaml_input import parse_yaml, read_yaml, suggest_name
 from tilewise import UserError
 
-#: What may be said of cores and of jobs in the place of a number.
+#: The words that --cores and --jobs accept instead of a number.
 EVERY = {"cores": "all", "jobs": "unlimited"}
 #: What messages call the values of --config.
 WORD = "--config"

@@ -116,24 +116,24 @@ class Evidence:
     published: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
-    def everyone(self) -> tuple[Platform, ...]:
+    def shown_platforms(self) -> tuple[Platform, ...]:
         """The platforms of this run, then the recorded platforms whose times are shown instead."""
         recorded = [gpu for gpu in self.gpus if gpu.recorded]
         return tuple({each.name: each for each in (*self.platforms, *recorded)}.values())
 
     @property
-    def readers(self) -> tuple[Platform, ...]:
-        """The platforms of `everyone`, those with GPU times first."""
-        return tuple(sorted(self.everyone, key=lambda platform: not platform.has_gpu))
+    def gpus_first(self) -> tuple[Platform, ...]:
+        """The platforms of `shown_platforms`, those with GPU times first."""
+        return tuple(sorted(self.shown_platforms, key=lambda platform: not platform.has_gpu))
 
     def device(self, name: str) -> Device:
         """The device of the platform of this name."""
-        return next(platform.device for platform in self.everyone if platform.name == name)
+        return next(platform.device for platform in self.shown_platforms if platform.name == name)
 
     @property
     def labels(self) -> dict[str, str]:
         """Name in the column `platform` -> words for it."""
-        found = {platform.name: platform.label for platform in self.everyone}
+        found = {platform.name: platform.label for platform in self.shown_platforms}
         words = list(found.values())
         return {name: f"{label} ({name})" if words.count(label) > 1 else label for name, label in found.items()}
 
@@ -146,7 +146,7 @@ class Evidence:
 
     def machine(self, platform: str, kernel: str = "") -> str:
         """Words for what ran a kernel on a platform: its GPU, or its CPU if the kernel runs there."""
-        found = next((each for each in self.everyone if each.name == platform), None)
+        found = next((each for each in self.shown_platforms if each.name == platform), None)
         if found is None or not found.has_gpu or kernel not in self.kernels or self.kernels[kernel].on_gpu:
             return self.labels.get(platform, platform)
         cpu = found.device.cpu["name"]
@@ -345,7 +345,7 @@ def choices(folder: Path | str, kernels: Mapping[str, Kernel]) -> tuning.Choices
 
 
 def _check_whole(measured: pd.DataFrame, sweeps: pd.DataFrame, source: Path) -> None:
-    """Raise UserError if a file of measurements does not have as many rows of a sweep as that measured points."""
+    """Raise UserError if a file of measurements has more or fewer rows of a sweep than the sweep has points."""
     rows = measured["task"].value_counts()
     for task, points in zip(sweeps["task"], sweeps["points"]):
         if rows.get(task, 0) != points:

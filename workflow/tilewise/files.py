@@ -95,9 +95,9 @@ def read_json(path: Path | str) -> dict[str, Any]:
 
 
 def open_streams() -> None:
-    """Let this process print every letter, also where the locale is C, and nothing where its streams are closed.
+    """Make this process print every character in any locale; open /dev/null in place of closed streams.
 
-    Otherwise the next file that it opens would get the number of a closed stream, and what is printed.
+    Otherwise the next file that it opens would take the number of a closed stream, and receive what is printed.
     """
     for number in range(3):
         try:
@@ -178,7 +178,7 @@ def script(log: Path | str) -> Iterator[None]:
     through `logging`; the screen is Snakemake's. SIGTERM ends the script as Ctrl-C does, and its temporary files go.
     """
     open_streams()
-    gc.freeze()  # of what is imported nothing is garbage; to look through it takes a seventh of a page's time
+    gc.freeze()  # imported objects are never garbage; scanning them takes a seventh of a page's time
     gc.set_threshold(50_000)
     end_with_parent()  # a script that outlives Snakemake would keep the GPU and the journal from the next run
     before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))

@@ -21,7 +21,7 @@ RULES = ("outcome", "outcome_of_task")
 RESULTS = Path("results")
 #: The other pages of a report, in words.
 BESIDE = ", with story.html and assignment.html beside it"
-#: What the tracer says of the kernels, and the sources of those that are faulty on purpose, from study.smk.
+#: The tracer's log, and the sources of the kernels with deliberate faults, from study.smk.
 TRACE_LOG, ON_PURPOSE = Path("logs/trace.log"), set[str]()
 #: The config's tasks, and functions that return the targets of the command line, from study.smk.
 TASKS, TARGETS = dict[str, Mapping[str, Any]](), list[Callable[[], Collection[str]]]()

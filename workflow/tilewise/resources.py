@@ -18,8 +18,8 @@ class JobResources:
         """Cores for a measuring job.
 
         A job that times the CPU takes all of them, so that nothing else runs meanwhile. Jobs that time a GPU come in
-        pairs, which share what `aside` leaves: one starts and compiles while the other holds the GPU (`measure.lease`).
-        A job that times nothing takes one.
+        pairs, which share what `cores_without_gpu` leaves: one starts and compiles while the other holds the GPU
+        (`measure.lease`). A job that times nothing takes one.
         """
         backend, task = self.study.backend_of(wildcards), wildcards.get("task")
         asked = self.study.points_on(wildcards.platform, task) if task else []
@@ -27,10 +27,10 @@ class JobResources:
         if times_host or any(not self.study.kernels[point.kernel].on_gpu for point in asked):
             return self.study.cores
         if backend == "gpu":
-            return self.study.cores and max(1, (self.study.cores - self.aside()) // (2 * self.study.gpus))
+            return self.study.cores and max(1, (self.study.cores - self.cores_without_gpu()) // (2 * self.study.gpus))
         return 1
 
-    def aside(self) -> int:
+    def cores_without_gpu(self) -> int:
         """Cores for a job that needs no GPU: an eighth of them if a GPU is measured meanwhile, else all."""
         cores, backends = self.study.cores or 1, (each["backend"] for each in self.study.platforms.values())
         return max(1, cores // 8) if "gpu" in backends else cores
@@ -49,7 +49,7 @@ class JobResources:
             found |= {(f"measure_{task}", name, ""): (durations.TUNE_S, 0) for task in self.study.tunings}
             for task in self.study.tasks:
                 seconds = durations.TASK_START_S + self._seconds(name, task)
-                found["measure", name, task] = seconds, self._runs(name, task)
+                found["measure", name, task] = seconds, self._journal_rows(name, task)
         return found
 
     def seconds_of(self, wildcards: Any) -> float:
@@ -61,8 +61,8 @@ class JobResources:
         builds = durations.BUILD_S * len(self.study.used(platform, task))
         return builds + durations.estimate_seconds(asked, self.study.method(task).points_per_point, backend)
 
-    def _runs(self, platform: str, task: str) -> int:
-        """How many lines the journal of a task has in the end at most."""
+    def _journal_rows(self, platform: str, task: str) -> int:
+        """The most rows that the journal of a task can have."""
         asked = self.study.points_on(platform, task)
         repeats = self.study.config["timing"]["repeats"] if self.study.platforms[platform]["backend"] == "gpu" else 1
         timed = sum(self.study.kernels[point.kernel].on_gpu for point in asked)

@@ -24,7 +24,7 @@ from tilewise.study.precision import PRECISIONS
 from tilewise.study.schema import validate
 from tilewise.study.sweeps import ANY_GPU, Target
 
-#: Folders of results/ and of a run, from which a platform or a task of the name could not be told.
+#: Folders of results/ and of a run, whose names no platform and no task can have.
 FOLDERS = {"figures", "journal", "logs", "report", "results", "samples", "tables", "tasks"}
 
 
@@ -227,7 +227,7 @@ class Study:
         return [str(file) for file in files if file.is_file()]
 
     def instructions_of(self, wildcards: Any) -> list[str]:
-        """What the machine code says, of the rule's platform or of all; on an emulator's, only if asked for."""
+        """The instructions.csv of the rule's platform or of all; of an emulator only if it exists."""
         mine = wildcards.get("platform")
         files = {name: Path(f"results/{name}/instructions.csv") for name in ([mine] if mine else self.platforms)}
         on_gpu = {name for name in files if self.platforms[name]["backend"] == "gpu"}
@@ -256,8 +256,8 @@ class Study:
         return list(found)
 
     def counted_points(self) -> list[Point]:
-        """What is traced, at the shapes whose traffic is counted: those of trace.counted, with as many more rows and
-        columns as its blocks need to be full, so that what lies beyond an edge does not count."""
+        """Traced kernels at the shapes of trace.counted, whose traffic is counted, with rows and columns rounded up to
+        full blocks, so that nothing beyond an edge counts."""
         found = []
         for point in self.traced_points(self.config["trace"]["counted"]):
             kernel = self.kernels[point.kernel]

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 from snakemake.shell import shell
 
-#: So long a run may take to end after a signal: the time that Slurm needs to cancel jobs.
+#: Seconds in which a run ends after a signal, enough for Slurm to cancel its jobs.
 END_S = 15
 #: The signals that asked this process to stop.
 _received: list[int] = []

@@ -120,8 +120,8 @@ def _units(kernel: Kernel, entries: Mapping[str, Mapping[str, str]], device: Dev
 
 @functools.cache
 def _emulator_sha256() -> str:
-    """The hash of the emulator: its sources, the headers that a kernel finds there, and the modules that use them."""
-    files = [*emulator_sources(), *sorted(Path(__file__).parent.glob("*.py"))]
+    """The hash of the emulator: its sources, the headers that a kernel finds there, and what compiles them."""
+    files = [*emulator_sources(), Path(__file__)]
     return digest([path.read_text(encoding="utf-8") for path in files])
 
 

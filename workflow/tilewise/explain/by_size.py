@@ -13,14 +13,14 @@ from tilewise.explain.timings import beside_anchor, cubes, made_of_short, timed_
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 
-#: A kernel that reaches less of the library's rate is behind it, one that reaches more than its inverse before it.
+#: A kernel is slower than the library below this share of its rate, and faster above the inverse of the share.
 LEVEL = 0.98
 #: A launch decides about a time of which it is this part.
 LAUNCH_DECIDES = 0.5
 
 
 class Rules(StrEnum):
-    """Who is the fastest at a product, or what decides instead."""
+    """The fastest at a product, or `launch` if the launch takes at least half of the time."""
 
     LAUNCH = "launch"
     OWN = "own kernel"
@@ -47,7 +47,7 @@ def below_roofs(evidence: Evidence) -> pd.DataFrame:
 
     A product at the first takes as long as an empty kernel; the second is what the units of the type alone reached.
     """
-    overheads, roofs = provenance.overheads(evidence.everyone), _roofs(evidence)
+    overheads, roofs = provenance.overheads(evidence.shown_platforms), _roofs(evidence)
     rows = over_size(evidence).sort_values("time_ms", kind="stable")
     rows = rows.drop_duplicates(["platform", "kernel", "dtype", *SHAPE]).sort_index(ignore_index=True)
     work = 2e-3 * rows[SHAPE].astype("float64").prod(axis=1)  # 10^9 operations a second, over µs
@@ -60,7 +60,7 @@ def below_roofs(evidence: Evidence) -> pd.DataFrame:
 def _roofs(evidence: Evidence) -> dict[tuple[str, str], float]:
     """(platform, element type) -> the measured rate of its tensor cores, or else of its multiply-adds."""
     found: dict[tuple[str, str], float] = {}
-    for platform in evidence.everyone:
+    for platform in evidence.shown_platforms:
         rates = evidence.roofs(platform.name)
         for wanted in ("multiply_add_rate", "tensor_rate"):
             found |= {(platform.name, dtype): rate for (name, dtype), rate in rates.items() if name == wanted}

@@ -160,7 +160,7 @@ def rungs(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
     They are compared at the cube at which most kernels were timed, the largest if there are several. Adds
     percent_of_anchor, and `before`: the fastest kernel of those before it, to whose rate `gain` is the ratio; the two
-    are `equal` if the ranges of their times overlap. Adds what arithmetic allows (bound_gflops, bound_by, bound_gain)
+    are `as_fast` if the ranges of their times overlap. Adds what arithmetic allows (bound_gflops, bound_by, bound_gain)
     and what the warps wait for most (top_wait, top_wait_each).
     """
     place = {name: number for number, name in enumerate(evidence.kernels)}
@@ -213,7 +213,7 @@ def _top_wait(row: Mapping[str, Any]) -> tuple[str, float]:
 
 
 def _beside_steps(part: pd.DataFrame) -> pd.DataFrame:
-    """Adds percent_of_anchor, before, gain and equal to the rungs of one platform and element type."""
+    """Adds percent_of_anchor, before, gain and as_fast to the rungs of one platform and element type."""
     library = part.loc[part["anchor"], "gflops"].max()
     steps: list[tuple[str, float | None, bool]] = []
     fastest = None

@@ -25,7 +25,7 @@ PER_MULTIPLY_ADD = ["executed_each", "requests_each", "dram_bytes_each", "l2_byt
 PER_MULTIPLY_ADD += ["hardware_wavefronts_per_100", "hardware_conflict_percent"]
 #: What the memory pipe of a multiprocessor takes, as ncu counts it; a copy by cp.async is a load from global memory.
 REQUESTS = [f"{where}_{what}_requests" for where in ("shared", "global") for what in ("load", "store")]
-#: Two rates of a kernel are alike if they differ by less than this; what ncu saw of one then holds for the other.
+#: ncu's counts of one run of a kernel hold for another run if their rates differ by less than this share.
 ALIKE = 0.05
 
 

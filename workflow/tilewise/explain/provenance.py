@@ -61,14 +61,14 @@ def by_card(platforms: Iterable[Platform]) -> pd.DataFrame:
 
 
 def overheads(platforms: Iterable[Platform]) -> dict[str, float]:
-    """Name of a platform -> what its isolated times have of the machine itself, in µs, where that was measured."""
+    """Name of a platform -> its measured launch overhead in µs; platforms without a measurement are left out."""
     found = {each.name: each.facts["overhead"]["overhead_us"].median() for each in platforms}
     return {name: overhead for name, overhead in found.items() if pd.notna(overhead)}
 
 
 def provenance(evidence: Evidence) -> pd.DataFrame:
     """The origin of all numbers: one row per fact, one column per platform."""
-    facts = {evidence.labels[each.name]: _facts(each, evidence.kernels) for each in evidence.readers}
+    facts = {evidence.labels[each.name]: _facts(each, evidence.kernels) for each in evidence.gpus_first}
     return pd.DataFrame(facts).rename_axis("fact").reset_index()
 
 
@@ -93,7 +93,7 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
             "GPU's UUID": f"{cards} cards, see What each card measured" if cards > 1 else gpu.get("uuid", "unknown"),
         }
         if "busy" in gpu:
-            facts["beside us on the GPU"] = "; ".join(gpu["busy"]) or "nothing"
+            facts["other users of the GPU"] = "; ".join(gpu["busy"]) or "nothing"
     for overhead in overheads([platform]).values():
         facts["overhead of an isolated time"] = f"{overhead:.1f} µs"
     facts["CPU"] = f"{cpu['name']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB"
@@ -143,7 +143,7 @@ def every_point(evidence: Evidence) -> pd.DataFrame:
 
 def without_wanted_refusals(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The rows except launches that a task makes to see them refused."""
-    tasks = {name: entry for platform in evidence.everyone for name, entry in platform.config["tasks"].items()}
+    tasks = {name: entry for platform in evidence.shown_platforms for name, entry in platform.config["tasks"].items()}
     wanted = [name for name, entry in tasks.items() if entry.get("method") == "launch_limits"]
     return rows[~(rows["task"].isin(wanted) & (rows["status"] == Status.INVALID_LAUNCH))]
 

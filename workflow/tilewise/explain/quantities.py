@@ -92,7 +92,7 @@ QUERIES += "launch roof held chosen_tile limit bandwidth not_here".split()
 
 
 class Machine:
-    """What an expression can ask of one platform. Every function takes conditions on columns: `dtype='float', tile=32`.
+    """The queries of expressions on one platform. Every function takes conditions on columns: `dtype='float', tile=32`.
 
     A list has the values that a column may have: `block_x=[8, 16]`, for a claim about those that a source tried.
     `cube=8192` means n = p = m = 8192. A column that does not exist raises UserError. A row that does not exist, or

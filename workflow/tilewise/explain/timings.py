@@ -22,9 +22,9 @@ CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best choice is chosen f
 UNSETTLED = 25.0
 #: A clock below this share of the highest was lowered, by power if the product is large.
 LOWERED = 0.97
-#: The longer a kernel that power limits is measured, the lower its clock; so longer runs compare with no short ones.
+#: Long runs lower the clock of a power-limited kernel, so runs whose durations differ more than this do not compare.
 MOST_APART = 3.0
-#: A choice whose error is so many times that of its kernel's most accurate one has bought its rate with digits.
+#: A choice trades accuracy for speed if its error is this many times that of the kernel's most accurate choice.
 COARSE = 4.0
 
 
@@ -216,7 +216,7 @@ def cubes(rows: pd.DataFrame) -> pd.DataFrame:
 def largest_square(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows that ran at the largest square product of each platform.
 
-    One at which fewer than half as many kernels ran as at another is beside the point, such as 1100 of a quick run.
+    A size at which fewer than half as many kernels ran as at another size is ignored, such as 1100 in a quick run.
     """
     rows = cubes(rows[rows["status"] == Status.OK])
     ran = rows.groupby(["platform", "n"])["kernel"].nunique()

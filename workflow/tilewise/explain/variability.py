@@ -17,7 +17,7 @@ from tilewise.study.status import Status
 SHORT = 0.01
 #: A point differs from card to card if its times are further apart, in %.
 CARDS_DIFFER = 3
-#: So far, in ms, the times of a launch on two machines may be apart (docs/comparing.md).
+#: The largest usual difference, in ms, between the launch times of two machines (docs/comparing.md).
 LAUNCH_MS = 0.0025
 #: The columns that only `_why` needs; `with_words` would show them as parameters.
 _CYCLES = ["low_cycles", "high_cycles"]
@@ -26,7 +26,7 @@ _CYCLES = ["low_cycles", "high_cycles"]
 def checks(evidence: Evidence) -> pd.DataFrame:
     """What was verified on each machine, and what may have disturbed its times: one column per machine."""
     points = provenance.every_point(evidence)
-    found = {evidence.labels[each.name]: _checks(each, points, evidence) for each in evidence.readers}
+    found = {evidence.labels[each.name]: _checks(each, points, evidence) for each in evidence.gpus_first}
     return pd.DataFrame(found).rename_axis("fact").reset_index()
 
 

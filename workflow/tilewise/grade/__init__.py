@@ -37,6 +37,8 @@ COLUMNS = (
 )
 #: Bytes that a hand-in's process may answer.
 ANSWER = 1 << 20
+#: A text that begins so, a spreadsheet would take for a formula; an apostrophe before it prevents that.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def add(commands: Any) -> None:
@@ -306,10 +308,8 @@ def _write(folder: Path, path: Path, rows: Sequence[Mapping[str, Any]], task: st
         with (folder / "grades.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
             writer.writeheader()
-            # A text that a spreadsheet would take for a formula begins with an apostrophe.
-            writer.writerows(
-                {k: f"'{v}" if str(v).startswith(("=", "+", "@")) else v for k, v in row.items()} for row in rows
-            )
+            for row in rows:
+                writer.writerow({k: f"'{v}" if str(v).startswith(FORMULA) else v for k, v in row.items()})
         cases = []
         for row in rows:
             failures = [] if row["verdict"] == "passed" else [(row["mistakes"], row["hint"], "")]

@@ -137,7 +137,7 @@ def _fields(text: str, name: str) -> list[str]:
         return []
     fields = []
     for line in (m[1] or m[2] or "").split(";"):
-        first, *more = split(line)[:1] + split(line)[1:] if line.strip() else [""]
+        first, *more = split(line) if line.strip() else [""]
         if first:
             fields += [first, *(f"{' '.join(first.split()[:-1])} {each}" for each in more)]
     return fields
@@ -236,10 +236,8 @@ def argument_ways(
         return
     if len(open_at) == 1:
         ways: list[tuple[str, ...]] = [("n",)]
-    elif len(open_at) == 2:
-        ways = [*itertools.permutations("npm", 2)]
     else:
-        ways = [*itertools.permutations("npm", 3)]
+        ways = [*itertools.permutations("npm", len(open_at))]
     votes = _votes(hand_in, arrays, names)
     ways.sort(key=lambda way: -sum(votes.get((name, size), 0) for name, size in zip(names, way)))
     for way in ways:

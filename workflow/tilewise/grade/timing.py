@@ -34,9 +34,9 @@ from tilewise.study.tuning import nearest
 
 #: Seconds that a job of Slurm takes for one hand-in, about: NVRTC, and NVBench.
 SECONDS = 5
-#: What the process of a hand-in says of its calls.
+#: The findings about a hand-in's calls, without which it cannot be timed.
 CALLED = {"calls", "function", "dtype", "constants", "equal"}
-#: What a row on a GPU shows of a kernel, and not of the machine.
+#: Statuses that are faults of the kernel, not of the machine.
 FAILS = (Status.INCORRECT, Status.INVALID_LAUNCH, Status.TIMEOUT, Status.ERROR)
 #: srun's options by the names of Snakemake's resources.
 OPTIONS = {
@@ -112,7 +112,7 @@ def judge(
     names: dict[str, Any] = {"time_ms": min(times), "reference_ms": None, "recorded_ms": None}
     if task.get("reference"):
         names["reference_ms"] = answer["reference"].get(findings["dtype"], {}).get("time_ms")
-        findings["recorded"] = known = recorded_times(task["reference"], findings["dtype"], sizes(task["timed"]))
+        findings["recorded"] = known = shortest_recorded_ms(task["reference"], findings["dtype"], sizes(task["timed"]))
         if known:
             names["recorded_ms"] = nearest(known, answer["platform"])
     findings |= names
@@ -169,7 +169,7 @@ def time_folder(folder: Path) -> None:
     write_json(answer, folder / "times.json")
 
 
-def recorded(kernel: Kernel, shape: Sequence[int]) -> dict[str, pd.DataFrame]:
+def recorded_rows(kernel: Kernel, shape: Sequence[int]) -> dict[str, pd.DataFrame]:
     """The recorded rows of a kernel at a shape by platform, the fastest first."""
     found = {}
     for path in sorted(RECORDED.glob("*/measurements.csv")):
@@ -184,7 +184,7 @@ def recorded(kernel: Kernel, shape: Sequence[int]) -> dict[str, pd.DataFrame]:
 def reference_point(kernel: Kernel, dtype: str, shape: Sequence[int], platform: str) -> Point | None:
     """The point of a kernel with the parameters that were the fastest where it was recorded, on this GPU or else on
     another, for this element type or else for another; None if it was not recorded at this shape."""
-    rows = {name: table for name, table in recorded(kernel, shape).items() if len(table)}
+    rows = {name: table for name, table in recorded_rows(kernel, shape).items() if len(table)}
     if not rows:
         return None
     table = nearest(rows, platform)
@@ -193,9 +193,9 @@ def reference_point(kernel: Kernel, dtype: str, shape: Sequence[int], platform: 
     return Point("grade", kernel.name, dtype, n, p, m, tuple((name, int(row[name])) for name in kernel.columns))
 
 
-def recorded_times(reference: str, dtype: str, shape: Sequence[int]) -> dict[str, float]:
+def shortest_recorded_ms(reference: str, dtype: str, shape: Sequence[int]) -> dict[str, float]:
     """The shortest recorded ms of a kernel of the study by platform."""
-    tables = recorded(registry.load()[reference], shape)
+    tables = recorded_rows(registry.load()[reference], shape)
     own = {name: table[table["dtype"] == dtype]["time_ms"] for name, table in tables.items()}
     return {name: float(times.iloc[0]) for name, times in own.items() if len(times)}
 

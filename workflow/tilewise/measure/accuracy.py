@@ -57,8 +57,8 @@ def operands(xp: Any, kind: str, n: int, p: int, m: int, seed: int) -> tuple[Any
 class Errors:
     """Errors of a C against float64: `relative` in the Frobenius norm, `worst` of the worst element relative to |A||B|.
 
-    Both are of the elements that are numbers, and NaN if there is none. `refused` is how many are NaN: by them a kernel
-    says that its operands are out of range. `scattered`: these are not whole rows and columns, so they say nothing.
+    Both are of the elements that are numbers, and NaN if there is none. `refused` counts the NaN, with which a kernel
+    marks operands out of its range. `scattered`: they are not whole rows and columns, so they mark nothing.
     """
 
     relative: float

@@ -13,7 +13,7 @@ from tilewise import ROOT
 from tilewise.nvidia import nvml
 
 #: What a measurement depends on: a change of other files, such as the report's, is no change of it.
-MEASURED_WITH = ("kernels", "workflow", "config", "Snakefile", "pyproject.toml")
+MEASURED_WITH = ("kernels", "workflow", "packages/microscope/src", "config", "Snakefile", "pyproject.toml")
 #: A row names this many changed files.
 NAMED = 5
 #: Seconds for which an answer of Slurm holds: a job asks its controller no more often.
@@ -92,7 +92,7 @@ def is_exclusive(gpu: str | None) -> bool | None:
 
 @functools.lru_cache(1)
 def _alone_on_node(job: str, node: str, _moment: int) -> bool | None:
-    """Whether the job has all the cores of the node that are given away. Slurm reports jobs of other users too."""
+    """Whether the job holds all allocated cores of the node. Slurm counts those of other users, too."""
     try:
         mine = _ask("squeue", "--noheader", "--format=%C", f"--jobs={job}")
         given = re.search(r"\bCPUAlloc=(\d+)", _ask("scontrol", "show", "node", node))

@@ -150,7 +150,7 @@ def backend_of(kernel: Kernel, where: str) -> str:
 
 
 def _circumstances(backend: str, kernel: Kernel, device: Device) -> dict[str, Any]:
-    """What of the machine and its software a row depends on: a package that plays no part changes no row.
+    """The properties of the machine and its software that a row depends on, without packages that play no part.
 
     Not which of several GPUs of one model measured it: the row says that.
     """

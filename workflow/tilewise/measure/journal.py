@@ -34,7 +34,7 @@ class Journal:
         self._open.__exit__(kind, error, trace)
 
     def add(self, key: str, row: Row, lasting: bool = True) -> None:
-        """Add a row and where it was measured, to the file too if another run would give the same.
+        """Add a row with its environment; write it to the file if another run would repeat it.
 
         It survives a kill of this process, and if it is `lasting` also that of the machine, for which each row takes
         some milliseconds.

@@ -20,8 +20,8 @@ from tilewise.study.precision import PRECISIONS, bytes_of_product, result_of
 
 #: What an array that holds no result yet is filled with: NaN in every floating-point type.
 BLANK = 0xFF
-#: Rows, and columns, of a product that are verified; they include those that the change concerns. So many elements
-#: change at once, at most.
+#: How many rows and how many columns of a product are verified, those of the change included; and how many elements
+#: change at once at most.
 LINES = 3
 #: Changes of a few elements of A, and as many of B, before other changes come again: a kernel that compares a share f
 #: of its operands with those of its last run is not found with a probability of at most f to this power, squared.
@@ -77,7 +77,7 @@ def deck(chance: random.Random) -> list[Change]:
         Change(output=output(), part=True),
         Change(output=output()),
         Change(maybe("all"), maybe(output()), part(), workspaces=True),
-        # Of C that lies elsewhere and is right already, nothing could be seen.
+        # A moved C that is right already would reveal nothing, so something else changes, too.
         chance.choice([Change("all", moved=True), Change(output=output(), part=part(), moved=True)]),
         Change(chance.choice(["A", "B", "all"]), maybe(output()), part(), part(), part()),
     ]

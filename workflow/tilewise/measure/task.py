@@ -210,9 +210,9 @@ def run_jobs(
 ) -> Iterator[tuple[str, Row]]:
     """Run jobs in worker processes; yields (key, row) as each ends. A worker that dies is replaced.
 
-    `how` is what a backend is to do with them: measure, repeat, screen or duel.
+    `how` is the method of the backend that runs them: measure, repeat, overhead, screen or duel.
 
-    A job that outlives `timing.point_limit_s` ends as `timeout`, one that takes its worker along as `error`; if the
+    A job that exceeds `timing.point_limit_s` ends as `timeout`, one that crashes its worker as `error`; if the
     worker was killed from outside, the job has a second try. The CPU's loops have a separate budget, on top of
     which the limit counts.
     """

@@ -33,7 +33,7 @@ def main() -> None:
     jobs_done = itertools.count()
 
     def answer(row: Row | None, index: int | None = None) -> None:
-        """The row of a job: of the next, or of one by its index. Without a row: the job of that index comes next."""
+        """Write the row of the next job, or of the job at `index`; without a row, announce the job at `index`."""
         write({"index": next(jobs_done) if index is None else index, "row": row})
 
     write({"started": True})  # from now on a job's time counts

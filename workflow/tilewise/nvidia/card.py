@@ -57,7 +57,7 @@ def _described(cupy: Any, cards: Sequence[gpus.Gpu]) -> tuple[dict[str, Any], di
         free, total = runtime.memGetInfo()
     except runtime.CUDARuntimeError as error:
         raise UserError(
-            f"the platform's backend is gpu, but CUDA answers: {error}; is there a GPU, and a driver for "
+            f"the platform's backend is gpu, but CUDA reports: {error}; is there a GPU, and a driver for "
             "its CUDA packages (`python -m tilewise.nvidia.toolkits` shows which)?"
         ) from None
     capability, sms = f"{facts['major']}.{facts['minor']}", facts["multiProcessorCount"]

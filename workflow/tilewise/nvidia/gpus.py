@@ -1,4 +1,4 @@
-"""Find the GPUs of the study. No other module calls nvidia-smi or reads CUDA_VISIBLE_DEVICES.
+"""Find the GPUs of the study. No other module calls nvidia-smi or interprets CUDA_VISIBLE_DEVICES.
 
 GPUs are numbered as nvidia-smi numbers them, which is the order of the PCI bus. CUDA's own default puts the fastest
 first, an order that only CUDA knows; so whatever measures is shown its GPU by UUID.
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tilewise import UserError
 
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
-#: A driver that is older than the fields that all the study's drivers know is asked without them.
+#: Fields of nvidia-smi for all drivers of the study, and those that only newer drivers have.
 _ASKED, _LATER = "index,uuid,name,driver_version,mig.mode.current", ",compute_cap"
 
 

@@ -1,4 +1,4 @@
-"""The one way to load a compiled kernel and to launch it on a GPU: cuda.bindings, with CuPy's arrays and streams.
+"""Load and launch the study's kernels through cuda.bindings, with CuPy's arrays and streams.
 
 CuPy can launch neither clusters nor tensor maps. The arguments of a launch are packed once, so that a launch itself
 costs no more on the host than CuPy's does.

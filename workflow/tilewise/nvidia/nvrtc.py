@@ -52,7 +52,7 @@ def cannot_compile(capability: str) -> str:
 
 
 def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes, dict[str, Any]]:
-    """Compile one template instance for a compute capability such as "9.0", which `cannot_compile` has nothing against.
+    """Compile one template instance for a compute capability such as "9.0", for which `cannot_compile` is empty.
 
     Returns the cubin and its entry for `build`: symbol, registers, static shared bytes and spill bytes.
     Raises UserError with the compiler's first error.

@@ -191,7 +191,7 @@ def _only_waits(lines: Iterable[Instruction]) -> bool:
 
 def disassemble(cubin: Path | str) -> str:
     """The basic blocks of a cubin's functions, as text for `functions`. Raises UserError if nvdisasm is missing, and
-    Unreadable if it does not read the cubin: that of a CUDA module does, perhaps, where the package's is too new."""
+    Unreadable if neither the package's nor the nvdisasm on the PATH, which may be older, reads the cubin."""
     commands = [shutil.which("nvdisasm")]
     with contextlib.suppress(ImportError):
         from cuda.pathfinder import find_nvidia_binary_utility

@@ -34,10 +34,10 @@ from tilewise.study.sweeps import Target
 
 #: What recording adds, besides the RO-Crate.
 README, WORKFLOW, ARCHIVE, DIGEST = "README.md", "Snakefile", "samples.tar.xz", "samples.sha256"
-#: Files that only a run has for which they were named as targets.
+#: Files that a run has only if they were requested as targets.
 ON_REQUEST = ("counters.csv",)
 BY_RECORDING = (README, WORKFLOW, ARCHIVE, DIGEST, checksums.METADATA)
-#: A message names so many of a kind; a check has so many messages.
+#: The most names in a message, and the most messages of a check.
 LISTED, MOST_FINDINGS = 3, 20
 #: Paths and addresses of mail.
 PRIVATE = re.compile(r"(?<![\w.:/*<>)\]-])/(?:[\w.+@-]+/)+[\w.+@-]*|(?<![\w.+-])[\w.+-]+@[\w-]+\.[a-z]{2,}")
@@ -168,7 +168,7 @@ def _files(folder: Path, study: Mapping[str, Any], kernels: Mapping[str, Kernel]
             yield f"{name}: there is no such file"
     kinds = dict.fromkeys(BY_RECORDING, "") | {f"tune/{kernel}.csv": "tune" for kernel in kernels} | wanted
     kinds["cards.csv"] = "cards"
-    yield from (f"{name}: this does not belong to a run that is kept" for name in sorted(there - set(kinds)))
+    yield from (f"{name}: a recorded run has no such file" for name in sorted(there - set(kinds)))
     for name in sorted(there & set(kinds)):
         try:
             if name.endswith(".json"):
@@ -221,7 +221,7 @@ def find_private(folder: Path) -> Iterator[str]:
 # ---- The entry -------------------------------------------------------------------------------------------------------
 
 
-def entry(folder: Path, platform: Platform) -> str:
+def readme_text(folder: Path, platform: Platform) -> str:
     """The README.md of the recorded run in a folder, from the data that `platform` was read from."""
     rows, facts = platform.measurements, platform.facts
     tasks = {task for table in (rows, *facts.values()) if "task" in table for task in table["task"]}
@@ -314,7 +314,7 @@ def _of_one_commit(kept: Kept) -> Iterator[str]:
         if not COMMIT.fullmatch(state):
             yield f"{_some(tasks) or 'it'}: measured by no commit: {state}"
     if not kept.known and COMMIT.fullmatch(kept.commit):
-        yield f"this clone does not have the commit {kept.commit}, so it cannot tell the hashes; fetch it"
+        yield f"this clone does not have the commit {kept.commit}, so the hashes cannot be checked; fetch it"
 
 
 def _hashes(kept: Kept) -> Iterator[str]:

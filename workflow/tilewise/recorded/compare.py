@@ -259,7 +259,7 @@ def _verdict(ratio: Spread | None, threshold: float) -> Verdict:
 
 
 def _why(row: Mapping[str, Any], ratio: float, versions: Iterable[str]) -> str:
-    """What two rows say of their difference: other sources, another version of a library, or mostly another clock."""
+    """The known reasons why two rows differ: other sources, another version of a library, or mostly another clock."""
     found = ["other sources"] if row["build_sha256"] and row["build_sha256"] != row["other_build_sha256"] else []
     found += [f"another version of {name}" for name in versions if name in ("cublas", "numpy")]
     clock, other = row["sm_clock_mhz"], row["other_sm_clock_mhz"]

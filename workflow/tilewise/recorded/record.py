@@ -18,7 +18,7 @@ from tilewise.checksums import METADATA
 from tilewise.evidence import Platform, load_platform, refuse_no_run
 from tilewise.files import read_json, write_csv, write_json
 from tilewise.recorded import check
-from tilewise.recorded.check import ARCHIVE, DIGEST, README, WORKFLOW, entry, sha256
+from tilewise.recorded.check import ARCHIVE, DIGEST, README, WORKFLOW, readme_text, sha256
 from tilewise.study import columns, registry
 from tilewise.study.device import read as read_device
 from tilewise.study.kernel import Kernel
@@ -57,7 +57,7 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[str]]:
             return target, [each.replace(str(made), str(source)) for each in found]
         _pack(source / "samples", made)  # a minute for the whole study, so a run that is refused does without
         platform = load_platform(made, recorded=True)
-        (made / README).write_text(entry(made, platform))
+        (made / README).write_text(readme_text(made, platform))
         with check.sources(next(iter(platform.commits))) as tree:  # the checks have found it
             crate.write(made, workflow=(tree or ROOT) / "workflow" / WORKFLOW)
         if target.exists():
@@ -203,7 +203,7 @@ def _finished_tasks(run: Path, kernels: Mapping[str, Kernel]) -> pd.DataFrame:
 
 
 def _renamed(rows: pd.DataFrame, kept: Platform) -> pd.DataFrame:
-    """Rows, of which those in turns of a task that the recorded run lacks have that of its first task with their point
+    """Rows; those in turns whose task the recorded run lacks get its first task that timed the same point
     in turns."""
     known = kept.measurements[kept.measurements["turns"].notna()]
     strange = rows["turns"].notna() & ~rows["task"].isin(kept.measurements["task"])

@@ -139,7 +139,7 @@ def check(claims: list[dict[str, Any]], evidence: Evidence) -> None:
                 if word not in known.get(name, [word]):
                     hint = suggest_name(word, known[name], "`tilewise list kernels` shows all")
                     raise UserError(f"report/claims.yaml: {case['id']}.quantity: there is no {name} '{word}'; {hint}")
-    machines = [Machine(evidence, platform) for platform in evidence.everyone]
+    machines = [Machine(evidence, platform) for platform in evidence.shown_platforms]
     for case in every:
         for machine in machines:
             with contextlib.suppress(Untestable):
@@ -154,7 +154,7 @@ def verdicts(claims: list[dict[str, Any]], evidence: Evidence) -> pd.DataFrame:
     `verdict` is that on the case, `of_claim` that on all cases of the claim. A claim that cannot be made, such as one
     with a broken expression, has one row, whose reason is a note.
     """
-    machines = [Machine(evidence, platform) for platform in evidence.everyone]
+    machines = [Machine(evidence, platform) for platform in evidence.shown_platforms]
     rows = []
     for claim in claims:
         for machine in machines:
@@ -196,7 +196,7 @@ def side_by_side(verdicts: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     quoted = ("“" + table["quote"] + "” (" + table["place"] + "). ").where(table["quote"] != "", table["place"] + ": ")
     error = table["error"].map(lambda words: f" In the source: {words}" if words else "")
     table = table[["source", "claim", "published"]].assign(why=quoted + table["why"] + error)
-    for platform in evidence.everyone:
+    for platform in evidence.shown_platforms:
         own = verdicts[verdicts["platform"] == platform.name]
         found = own.drop_duplicates("id").set_index("id")["of_claim"]
         table[f"verdict {platform.name}"] = (

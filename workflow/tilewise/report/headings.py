@@ -96,7 +96,7 @@ def make_headings(layout: str | None, table: pd.DataFrame, brief: bool = False) 
 def claims(evidence: Evidence) -> Headings:
     """The layout of `claims.side_by_side`: two columns for each platform; `why` is shown below the claim."""
     layout = {"source": ("", "source"), "claim": ("", "claim, and why"), "published": ("", "published")}
-    for platform in evidence.readers:
+    for platform in evidence.gpus_first:
         layout[f"verdict {platform.name}"] = (evidence.labels[platform.name], "verdict")
         layout[f"measured {platform.name}"] = (evidence.labels[platform.name], "measured, with its range")
     return layout

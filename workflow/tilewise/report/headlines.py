@@ -62,9 +62,9 @@ def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
         figure = Figure(figsize=(4.7, 0.9 + 0.27 * len(kernels)), layout="constrained")
         axis = figure.subplots()
         for number, (side, own) in enumerate(table.groupby("side", sort=False)):
-            colour = COLOURS[number % len(COLOURS)]
+            colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
             face = colour if side.startswith("own") else "none"
-            looks: dict[str, Any] = {"s": 46, "facecolors": face, "edgecolors": colour, "marker": MARKERS[number]}
+            looks: dict[str, Any] = {"s": 46, "facecolors": face, "edgecolors": colour, "marker": marker}
             label = f"{sides.headings[side]}, n = {own['n'].iloc[0]}"
             at = [kernels.index(name) for name in own["kernel"]]
             drawn = axis.scatter(own["times_naive"], at, label=label, zorder=3, **looks)

@@ -208,9 +208,9 @@ def table_html(
     """
     name = name or name_of(caption)
     machine = evidence.machine if evidence else lambda platform, kernel: platform
-    columns = _said(headings.make_headings(layout, table), table, hide, bool(layout))
+    columns = _shown_columns(headings.make_headings(layout, table), table, hide, bool(layout))
     few = table.head(MOST_ROWS)
-    brief = _said(headings.make_headings(layout, table, brief=True), few, hide, bool(layout))
+    brief = _shown_columns(headings.make_headings(layout, table, brief=True), few, hide, bool(layout))
     first = _Table(few, brief, machine, layout is None)
     link = csv_link(table[list(columns)], name)
     words = f"{pieces().number('Table', f'table-{name}', number)} {caption} {link}"
@@ -223,7 +223,7 @@ def table_html(
     return f'<div class="{kind}" id="table-{name}">{"".join(parts)}</div>'
 
 
-def _said(
+def _shown_columns(
     columns: headings.Headings, table: pd.DataFrame, hide: Collection[str], only_with_entries: bool
 ) -> headings.Headings:
     """Those columns that say something: not of a single platform, and if asked for, not empty in every row."""
@@ -275,7 +275,7 @@ def claims_html(verdicts: pd.DataFrame, evidence: Evidence, number: int | None =
     On a machine without a GPU its own strip, which has only what no GPU is needed for, comes last.
     """
     beside = claims.side_by_side(verdicts, evidence)
-    strips = [_strip(verdicts[verdicts["platform"] == platform.name], evidence) for platform in evidence.readers]
+    strips = [_strip(verdicts[verdicts["platform"] == platform.name], evidence) for platform in evidence.gpus_first]
     table = _Table(beside, headings.claims(evidence), evidence.machine, plain=False)
     title = f"{pieces().number('Table', 'table-claims', number)} <b>Claims.</b> Source by source, with the reasons."
     opened = pieces().fold(f"All {len(beside)} claims: sort, search, filter", table.packed("Claims, source by source"))

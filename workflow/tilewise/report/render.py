@@ -94,8 +94,8 @@ class Page:
 
     def configs(self) -> dict[str, Markup]:
         """The resolved config of each machine, as JSON."""
-        evidence = self.evidence
-        return {evidence.names[each.name]: Markup(json.dumps(each.config, indent=1)) for each in evidence.everyone}
+        shown, names = self.evidence.shown_platforms, self.evidence.names
+        return {names[each.name]: Markup(json.dumps(each.config, indent=1)) for each in shown}
 
     def figure(self, name: str, title: str, caption: str = "", folded: bool = False) -> Markup:
         """The figure of a task, of `figures.OVERVIEW` or of FIGURES, with its caption in Markdown, or `folded`."""
@@ -196,7 +196,7 @@ class Page:
 
         def made() -> str:
             found = self.frame("claims")
-            return markup.verdicts_html(found[found["platform"] == self.evidence.readers[0].name], names)
+            return markup.verdicts_html(found[found["platform"] == self.evidence.gpus_first[0].name], names)
 
         return self._piece("Claims", made)
 
@@ -345,7 +345,7 @@ class Page:
         loader = Environment(loader=FileSystemLoader(TEMPLATE.parent), trim_blocks=True, lstrip_blocks=True)
         found = (re.search(pattern, parts[0], re.DOTALL) for pattern in (_TITLE, _FIRST_WORDS))
         title, words = (Markup(each[1]).striptags() if each else "" for each in found)
-        about = self.evidence.everyone if measured is None else measured
+        about = self.evidence.shown_platforms if measured is None else measured
         return loader.get_template(TEMPLATE.name).render(
             page=page,
             pages=pages,
@@ -463,7 +463,7 @@ def _recorded_page(recorded: Path) -> Page:
 
 def _all_pages(page: Page, pages: Mapping[str, str]) -> tuple[dict[str, str], Page]:
     """The texts of all pages by name, with links to `pages`; and that of the story with its drawings."""
-    story, told = tell(page, pages=pages)
+    story, told = story_page(page, pages=pages)
     return {
         "report": page.html(pages=pages),
         "story": story,
@@ -488,7 +488,9 @@ def _preview(page: Page) -> Figure:
     return figures.draw("climb", page.evidence, rows[rows["platform"].isin(first)])
 
 
-def tell(page: Page, article: Path = articles.STORY, pages: Mapping[str, str] = sections.PAGES) -> tuple[str, Page]:
+def story_page(
+    page: Page, article: Path = articles.STORY, pages: Mapping[str, str] = sections.PAGES
+) -> tuple[str, Page]:
     """The page of the story, as HTML with links to `pages` and with its drawings; it is about the recorded runs alone.
 
     If the record contradicts it or is damaged, a note stands in its place, on `page`; if there is none, a sentence.

@@ -44,7 +44,7 @@ _VARIABLES = {
 _MOST_SAID = 20
 #: How the label of a figure begins that has nothing to show; the reason follows.
 _NOTHING = "nothing: "
-#: Until the SVG is written, the id of an artist holds what its marks say, in their order.
+#: Until the SVG is written, the id of an artist holds the tooltips of its marks, in their order.
 _TELLS, _NEXT = "tells:", "\u00b6"
 #: Where a drawing names a part of itself.
 _REFERENCE = r'(?:href="#|url\(#)([^")]+)'

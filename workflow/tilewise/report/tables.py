@@ -169,7 +169,7 @@ def steps(evidence: Evidence) -> list[str]:
 
 def launch_limits(evidence: Evidence) -> pd.DataFrame:
     """Launches that ran or were refused, with the error's name and the percentage of the device's limit."""
-    limits = {platform.name: platform.device.limits for platform in evidence.everyone}
+    limits = {platform.name: platform.device.limits for platform in evidence.shown_platforms}
     rows = []
     for row in evidence.facts["launch_limits"].to_dict("records"):
         allowed = limits[row["platform"]]

@@ -35,7 +35,7 @@ class Point:
 
     def columns(self) -> dict[str, Any]:
         """The point as columns of a row: one for each field, and one for each parameter. A single product has no
-        `batch`: so it had its name before there were batches."""
+        `batch`: rows recorded before there were batches have none."""
         names = ("task", "kernel", "dtype", "n", "p", "m", *(["batch"] if self.batch > 1 else []))
         return {name: getattr(self, name) for name in names} | dict(self.parameters)
 

@@ -32,7 +32,7 @@ def spread(platforms: Mapping[str, Settings]) -> dict[str, dict[str, Any]]:
     """Platforms with those that name `nodes` replaced by one platform per node.
 
     Of `gpu: {nodes: [node7, node8]}` become `gpu-node7` and `gpu-node8`, each with its `node`; of `gpu: {nodes: 2}`
-    `gpu-1` and `gpu-2`, where the second has the first in `apart_from`: it takes another node. All have the first name
+    `gpu-1` and `gpu-2`, where the second has the first in `apart_from`: it takes another node.
     as their `model`.
     """
     found: dict[str, dict[str, Any]] = {}

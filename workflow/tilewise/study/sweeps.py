@@ -191,7 +191,7 @@ def at_smallest_shape(point: Point, kernel: Kernel, blocks: int = 1) -> Point | 
     """The point at the smallest shape that its kernel takes, whose rows and columns are `blocks` times as many if it
     takes that too; None if there is none of sizes up to LARGEST_SIDE.
 
-    Tried are powers of two and the multiples of what the kernel's numbers say: its parameters and what a block covers.
+    Powers of two, and multiples of the kernel's parameters and of the sizes that a block covers, are tried.
     """
     numbers = {value for _, value in point.parameters} | set(kernel.covered(point))
     multiples = {k * number for number in numbers for k in (1, 2, 3)}

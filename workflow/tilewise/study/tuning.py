@@ -1,4 +1,4 @@
-"""Which parameters are best where: classes of shapes, and kernels/tuned.yaml, which keeps a choice for each of them.
+"""The best parameters by class of shapes, which kernels/tuned.yaml keeps.
 
 A choice belongs to a GPU model, a kernel, an element type and a class of shapes. A GPU is named as its platform is,
 such as `nvidia-h200`.

@@ -1,4 +1,4 @@
-"""Is C the product of A and B? The same code for NumPy arrays and, on a GPU, for CuPy's.
+"""Verify that C is the product of A and B, with the same code for NumPy arrays and, on a GPU, for CuPy's.
 
 Two bounds decide. The first holds for any operands and any order of the sum (N. J. Higham, Accuracy and Stability of
 Numerical Algorithms, 2nd ed., section 3.5): |C - C_ref| <= gamma_p |A| |B| elementwise, with gamma_p = p u / (1 - p u)
@@ -21,7 +21,7 @@ import numpy as np
 
 from tilewise.study.precision import FEW, MOST_DEVIATION, OF_CHAIN, OF_OPERAND, PRECISIONS, Precision, result_of
 
-#: What a result may be as accurate as although it should be more accurate, the nearest first, by the type declared.
+#: Types to whose lower accuracy a result may fall, the nearest first, by the declared type.
 COARSER = {
     "float": ("half or TF32", "bfloat16"),
     "double": ("float", "half or TF32", "bfloat16"),
@@ -38,9 +38,9 @@ GIVEN, GIVEN_UNIT = 251, 128
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a kernel is to compute: C = alpha A B + beta C, rounded by a `scheme` of SCHEMES. `initial` is what C holds
-    before: "zeros", or else, if beta is not 0, what `given` makes, if it is 0, what `poison` does; `reads_c`: that
-    should be finite."""
+    """The product to compute: C = alpha A B + beta C, rounded by a `scheme` of SCHEMES. Before, C holds zeros if
+    `initial` is "zeros"; else the numbers of `given` if beta is not 0, or else poison, which is finite if the kernel
+    `reads_c`."""
 
     alpha: float = 1.0
     beta: float = 0.0
@@ -103,7 +103,7 @@ ROWS = Lying()
 
 
 def laid(matrix: Any, lying: Lying) -> Any:
-    """A matrix that lies so, with GAP between; the same one if it does already."""
+    """A copy of a matrix in this layout, with GAP in between; the matrix itself if the layout is ROWS."""
     if lying == ROWS:
         return matrix
     whole = module(matrix).empty(lying.whole(*matrix.shape), matrix.dtype)
@@ -211,7 +211,7 @@ def check(C: Any, product: Any, magnitude: Any, dtype: str, p: int, wanted: Want
     xp, precision = module(C), PRECISIONS[dtype].by(wanted.scheme)
     if precision.growth(p) == math.inf:
         return Check(False, math.inf, math.inf, f"a sum of {p} products kept in {dtype} may be wrong by any amount")
-    product, magnitude = updated(product, magnitude, dtype, wanted, rows)
+    product, magnitude = with_scalars(product, magnitude, dtype, wanted, rows)
     ratio = ratios(C, product, magnitude, dtype, p, wanted)
     stored, C = C, result_of(dtype).wide(xp, C)
     worst = float(ratio.max())
@@ -243,7 +243,7 @@ def check(C: Any, product: Any, magnitude: Any, dtype: str, p: int, wanted: Want
     return Check(False, relative, worst, message)
 
 
-def updated(product: Any, magnitude: Any, dtype: str, wanted: Wanted, rows: Any = None) -> tuple[Any, Any]:
+def with_scalars(product: Any, magnitude: Any, dtype: str, wanted: Wanted, rows: Any = None) -> tuple[Any, Any]:
     """alpha A B + beta C and its magnitude, from those of A B; `rows` as of `check`."""
     if wanted.plain:
         return product, magnitude

@@ -21,7 +21,7 @@ SAMPLED, MOST_PRODUCTS = 8, 4096
 MOST_SOLVED = 512
 #: A transposed or repeated tile is looked for in these sizes, and in those that the kernel's parameters have.
 TILES = (2, 4, 8, 16, 32, 64)
-#: What is this large came from a C that began as the largest number.
+#: Numbers beyond this stem from a C that began as the largest number.
 HUGE = 1e30
 
 Matrix = np.ndarray
@@ -79,7 +79,7 @@ def diagnosis(point: Point, own: Convention, operands: Sequence[np.ndarray], C: 
     product, magnitude = verify.reference(A, B, dtype, point.batch)
     if said := _scalars(point, own, operands, C, product):
         return Cause(said)
-    product, magnitude = verify.updated(product, magnitude, dtype, wanted)
+    product, magnitude = verify.with_scalars(product, magnitude, dtype, wanted)
     where = verify.ratios(C, product, magnitude, dtype, point.p, wanted) > 1
     if not where.any():  # no bound can be given, or the errors are spread over all elements
         return Cause("")
@@ -96,7 +96,7 @@ def diagnosis(point: Point, own: Convention, operands: Sequence[np.ndarray], C: 
     if point.batch > 1 or wanted.beta:
         return Cause(said)
     wide = [PRECISIONS[dtype].wide(np, matrix).astype(np.float64) for matrix in operands]
-    bound = _bound(product, magnitude, point, own)
+    bound = _bound(product, point, own)
     found = _pattern(Wrong(wanted.alpha * wide[0], wide[1], product, held, bound, rest), _tiles(point))
     return dataclasses.replace(found, text=said + found.text) if found else Cause(said)
 
@@ -160,7 +160,7 @@ def _unwritten(C: np.ndarray, unwritten: np.ndarray, rest: np.ndarray, wanted: v
     return f"; nothing has written {which}, or it has only added to them: they hold {marker} (--initial zeros)"
 
 
-def _bound(product: np.ndarray, magnitude: np.ndarray, point: Point, own: Convention) -> np.ndarray:
+def _bound(product: np.ndarray, point: Point, own: Convention) -> np.ndarray:
     """How far a right element may be off: as far as no random sum of rounding errors goes, which is less than the worst
     case, so that one element is not taken for another."""
     precision = PRECISIONS[point.dtype].by(own.wanted.scheme)

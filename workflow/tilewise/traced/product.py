@@ -18,7 +18,7 @@ MOST_MULTIPLY_ADDS = 200_000_000
 
 @dataclass(frozen=True)
 class Convention:
-    """What a kernel agrees on with those who call it: which of A, B and C lie in memory column after column, what it
+    """A kernel's calling convention: which of A, B and C lie in memory column after column, what it
     computes, and whether there are gaps between the rows or columns of A or B."""
 
     columns: tuple[str, ...] = ()

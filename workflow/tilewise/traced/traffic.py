@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import kernelscope
 from kernelscope import cpp
 from kernelscope.compile import build_traced, own_object
 from kernelscope.counts import Row
@@ -18,7 +19,6 @@ from kernelscope.files import digest
 from kernelscope.sources import emulator_files
 from kernelscope.tracer import Tracer
 from tilewise import MachineError, UserError
-from tilewise import compile as compilers
 from tilewise.study import columns, registry
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
@@ -131,8 +131,8 @@ def _entry(point: Point, row: Row, faults: Sequence[Fault] = ()) -> Row:
 
 @cache
 def _tracer(compiler: str, version: str) -> str:
-    """The hash of the tracer: its sources, the headers that a kernel finds there, its modules and the compiler."""
-    folders = Path(__file__).parent, *map(Path, compilers.__path__)
+    """The hash of the tracer: its sources in C++, the modules of kernelscope and of this package, and the compiler."""
+    folders = Path(__file__).parent, Path(kernelscope.__file__).parent
     files = [*emulator_files(), *sorted({path for folder in folders for path in folder.rglob("*.py")})]
     texts = [path.read_text(encoding="utf-8") for path in files]
     return digest([texts, compiler, version])

@@ -28,9 +28,10 @@ class Traffic(ctypes.Structure):
 
 
 def counts(multiply_adds: int | None, traffic: np.ndarray, ways: Iterable[str]) -> Row:
-    """The columns of a row for what the tracer counted, of so many multiply-adds if they are known. `ways` are their
-    names there. `traffic` has a row for loads and
-    one for stores, of global memory, then of shared memory, then of each way, and the fields of Traffic."""
+    """The columns of a row for what the tracer counted, for a number of multiply-adds if it is known.
+
+    `traffic` has a row for loads and one for stores of global memory, then of shared memory, then of each of `ways`,
+    which are named as in the tracer; its columns are the fields of Traffic."""
     by = dict(zip(("global", "shared", *ways), traffic.reshape(-1, 2, 4).tolist(), strict=True))
     row: Row = {}
     for column in COUNTED:

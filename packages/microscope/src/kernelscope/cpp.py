@@ -33,7 +33,7 @@ FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-g
 KEPT_S = 30 * 24 * 3600
 #: What to do if it cannot be written.
 ROOM = "make room there, or name a folder for the cache by XDG_CACHE_HOME"
-#: So long a process waits for what another one compiles, before it does so itself.
+#: Seconds that a process waits for another one's compilation before it compiles the same itself.
 COMPILE_WAIT_S = 120
 #: How to come by a compiler.
 INSTALL = "apt install g++, dnf install gcc-c++, or conda install gxx"

@@ -22,7 +22,7 @@ def gather_fields(
     types: Callable[[], Mapping[str, np.dtype]],
     nowhere: str = "no function that is launched has a parameter",
 ) -> dict[str, Given]:
-    """Values of which those of fields are put into the struct, or the array of structs, that has them; arrays for its
+    """Put the values of fields into their struct, or array of structs, and return all values by name; arrays for
     pointers stay under their paths. `types` are those of the parameters by name; a field that is not given is 0.
     `nowhere` begins what is said of a name that is not among them.
 

@@ -24,7 +24,7 @@ import tilewise
 from tilewise import UserError
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.backends.duel import Case
-from tilewise.measure.backends.operands import Operands, after, bound, perturbed, verified
+from tilewise.measure.backends.operands import Operands, bound, final_check, perturbed, verified
 from tilewise.measure.job import case_of
 from tilewise.measure.perturbation import Change, deck
 from tilewise.measure.result_rows import failed_row, row_or_failure, timing, verification_columns
@@ -42,7 +42,7 @@ from tilewise.study.points import Point
 from tilewise.study.precision import result_of
 from tilewise.study.status import ENDS_A_DUEL, NOT_BUILT, Status
 
-#: What the driver answers if it refuses a launch before anything ran.
+#: The driver's errors for a launch that it refuses before anything runs.
 REFUSED = (
     "CUDA_ERROR_INVALID_VALUE",
     "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
@@ -198,7 +198,7 @@ class Backend:
             state.exec(lambda call: run.launch(call.get_stream().addressof()), batched=True)
             measured |= {"batch_ms": results.batch_ms()}
         spent = time.monotonic() - start
-        found = after(run, operands)
+        found = final_check(run, operands)
         if not found.ok:
             return _timed_wrong(row, job, found)
         measured |= timing(measured.pop("times_ms"), job)
@@ -351,7 +351,7 @@ class Backend:
             run = perturbed(job, launch, operands, spaces)
             run.perturb(Change("all"))
             used = repeated(job.point, lambda: run.launch(0), runtime.deviceSynchronize, counter_mj)
-            found = after(run, operands)
+            found = final_check(run, operands)
             return (
                 reject_impossible(row, used, job.kernel, job.point, self.device.gpu)
                 if found.ok

@@ -18,7 +18,7 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime
 
-from tilewise.measure.backends.operands import Arena, Operands, after, perturbed, room_of, verified
+from tilewise.measure.backends.operands import Arena, Operands, final_check, perturbed, room_of, verified
 from tilewise.measure.perturbation import Change, Perturbed
 from tilewise.measure.result_rows import verification_columns
 from tilewise.measure.turns import Turns
@@ -102,7 +102,7 @@ class Case:
         return Contender(job, row, run, products[0] if products else None)
 
     def _hand_over(self, job: Job) -> None:
-        """Let the operands be verified as the products of a job are, which comes next."""
+        """Announce the next job, and set how the operands verify its products."""
         self.working(job)
         self.operands.wanted = job.kernel.wanted
 
@@ -136,7 +136,7 @@ class Case:
             timer.stop()
 
         def turn() -> Row:
-            # What another kernel left in C would be right.
+            # Without this, the right C of another kernel would pass.
             verify.poison(self.operands.C, job.point.dtype, job.kernel.reads_c)
             runtime.deviceSynchronize()
             short = bool(contender.turns_ms) and contender.turns_ms[-1] < SHORT_MS
@@ -231,7 +231,7 @@ class Case:
             run = contender.run
             assert run
             run.launch(0)  # what is in C by now was made by another
-            found = after(run, self.operands)
+            found = final_check(run, self.operands)
             if not found.ok:
                 contender.fail(found)
         running, spent = self.running, time.monotonic() - self.begin

@@ -111,8 +111,8 @@ class Backend:
 
 
 def _fill(arrays: Arrays, job: Job) -> None:
-    """Fill C with what no product contains, and half of it, at random, with numbers as a product has them, but not its
-    own: a kernel that writes only where it finds none, or writes not at all, is found at its first run."""
+    """Poison C, and fill a random half of it with plausible numbers that are wrong, so that the first run exposes a
+    kernel that writes only where it finds poison, or not at all."""
     verify.begin(arrays.C, job.point.dtype, job.kernel.wanted)
     if job.kernel.wanted.begins:
         return

@@ -25,7 +25,7 @@ Multiply = Callable[[Any, Any, Any], None]
 #: This many multiply-adds show how fast one thread's loop is: they take about a tenth of a second.
 ENOUGH = 200_000_000
 
-#: The loops of a task multiply the same operands in turn; what their products should be is kept of this many elements.
+#: References of at most this many elements are cached, because the loops of a task multiply the same operands.
 SMALL_C = 1 << 20
 
 

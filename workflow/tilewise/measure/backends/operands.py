@@ -73,7 +73,7 @@ def bound(job: Job, A: Any, B: Any, C: Any, arena: Arena | None = None) -> tuple
 
 
 def with_initial(launch: Callable[[int], None], C: Any, job: Job) -> Callable[[int], None]:
-    """A launch that first makes C what its kernel begins with, on its stream: that time is part of the product's."""
+    """A launch that first copies the initial C on its stream, so that the copy is part of the product's time."""
     wanted = job.kernel.wanted
     if not wanted.begins:
         return launch
@@ -152,7 +152,7 @@ def perturbed(
     return Perturbed(lambda stream: launches[operands.place](stream), perturb, check)
 
 
-def after(run: Perturbed, operands: Operands) -> verify.Check:
+def final_check(run: Perturbed, operands: Operands) -> verify.Check:
     """The check of all that was timed: the first product that was wrong, or else the whole of one more product."""
     found = run.finish(runtime.deviceSynchronize)
     if found is None:

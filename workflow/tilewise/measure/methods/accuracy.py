@@ -56,7 +56,7 @@ class Accuracy(Method):
     def sources(self) -> list[Path]:
         return files_of(KERNELS / "host" / f"{LOOP}.cpp")
 
-    def asks(self, kernel: Kernel) -> Any:
+    def entry_conditions(self, kernel: Kernel) -> Any:
         return kernel.accuracy
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:

@@ -40,7 +40,7 @@ class Method:
         """Config values on which its rows depend, in addition to those of every point, on such a backend."""
         return None
 
-    def asks(self, kernel: Kernel) -> Any:
+    def entry_conditions(self, kernel: Kernel) -> Any:
         """Values of a kernel's entry on which its rows depend, in addition to how the kernel runs."""
         return None
 

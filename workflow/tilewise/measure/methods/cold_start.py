@@ -43,7 +43,7 @@ class ColdStart(Method):
     times_host = True
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
-        """CUDA kernels at one shape, in one type."""
+        """Raise UserError for points of several shapes or types, too."""
         super().check(points, kernels, place)
         if len({(point.dtype, point.n, point.p, point.m) for point in points}) > 1:
             raise UserError(f"{place}: cold_start is for one shape and dtype; make a task of each")

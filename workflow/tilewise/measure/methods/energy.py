@@ -35,7 +35,7 @@ class Energy(Method):
         return config["energy"]
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
-        """What runs on the GPU."""
+        """Raise UserError for kernels that run on the CPU, too."""
         super().check(points, kernels, place)
         for point in points:
             if not kernels[point.kernel].on_gpu:

@@ -52,7 +52,7 @@ class Grading(Method):
     reading = Reading(emulators_shapes=False)
     points_per_point = 3  # each test is one short product and a reference in double
 
-    def asks(self, kernel: Kernel) -> Any:
+    def entry_conditions(self, kernel: Kernel) -> Any:
         return kernel.accuracy
 
     def launched(self, point: Point, kernel: Kernel) -> Iterable[Point]:

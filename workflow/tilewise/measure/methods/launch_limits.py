@@ -58,7 +58,7 @@ class LaunchLimits(Method):
     reading = Reading(emulators_shapes=False, only_cuda=True)
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
-        """Any number of threads is welcome, but a kernel has to be one launch."""
+        """Raise UserError for kernels of several launches; any number of threads is allowed."""
         for point in points:
             if len(kernels[point.kernel].plan(point).launches) > 1 or kernels[point.kernel].workspaces:
                 raise UserError(f"{place}: {point.kernel} is several launches; launch_limits is for kernels of one")

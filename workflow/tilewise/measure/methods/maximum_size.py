@@ -62,7 +62,7 @@ class MaximumSize(Method):
         return [config["maximum_size"], config["emulator"]["memory_bytes"] if backend == "emulator" else None]
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
-        """CUDA kernels, each with one choice."""
+        """Raise UserError for several points of one kernel, too."""
         super().check(points, kernels, place)
         names = [point.kernel for point in points]
         for name in names:

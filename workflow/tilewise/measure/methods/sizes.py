@@ -1,6 +1,6 @@
 """The rate over the size: the kernels of many products, each product a brief duel.
 
-The rows are a separate table: what takes more turns, and runs under load, stays what the answers of the study are from.
+The rows are a separate table, because the study's answers come from duels with more turns and a load.
 """
 
 from collections.abc import Mapping

@@ -36,13 +36,13 @@ struct Stored<precision::tf32> {
     using type = float;
 };
 
-/// A lane holds elements l, l + 32, ... of the matrix, row by row, where l is its holder(). On a GPU the lanes of a
-/// warp hold each element of A and B twice, unless it is a double; so num_elements counts them twice.
+/// A lane holds elements l, l + 32, ... of the matrix, row by row, where l is its holder(). A fragment of A or B
+/// of half has 16 elements per lane, as in CUDA's header, some of them copies; all others have each element once.
 template <typename Use, int M, int N, int K, typename T, typename Layout = void>
 struct fragment {
     static constexpr bool is_a = emulator::is_same<Use, matrix_a>, is_b = emulator::is_same<Use, matrix_b>;
     static constexpr int rows = is_b ? K : M, columns = is_a ? K : N, own = rows * columns / 32;
-    static constexpr int num_elements = (is_a || is_b) && !emulator::is_same<T, double> ? 2 * own : own;
+    static constexpr int num_elements = (is_a || is_b) && emulator::is_same<T, __half> ? 16 : own;
     static constexpr int num_storage_elements = num_elements;
     using element_type = T;
     using storage_element_type = typename Stored<T>::type;
@@ -67,8 +67,8 @@ __forceinline__ void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& f, cons
     emulator::whole_warp(from, pitch * sizeof(From), file, line);
     for (int i = 0; i < f.own; ++i) {
         const int e = holder() + 32 * i, row = e / f.columns, column = e % f.columns;
-        f.x[i] = f.x[i + f.num_elements - f.own] =
-            from[emulator::is_same<Layout, row_major> ? row * pitch + column : column * pitch + row];
+        const auto value = from[emulator::is_same<Layout, row_major> ? row * pitch + column : column * pitch + row];
+        for (int copy = i; copy < f.num_elements; copy += f.own) f.x[copy] = value;
     }
 }
 template <int M, int N, int K, typename T, typename From>

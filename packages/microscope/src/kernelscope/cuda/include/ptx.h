@@ -1,4 +1,4 @@
-// Inline PTX: what microscope/ptx.py makes of an asm statement. The files in ptx/ interpret it.
+// Inline PTX: what kernelscope/ptx.py makes of an asm statement. The files in ptx/ interpret it.
 #pragma once
 
 #include <cstdint>

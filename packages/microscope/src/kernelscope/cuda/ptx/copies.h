@@ -13,7 +13,7 @@ inline std::uint32_t swizzled(std::uint32_t at, unsigned swizzle)
     return at;
 }
 
-// What a tensor map says, as microscope/emulator.py packs it.
+// What a tensor map says, as kernelscope/emulator.py packs it.
 struct TensorMap {
     std::uint32_t magic, rank, bytes, swizzle;  // bytes of an element
     std::uint64_t base, shape[5], pitch[5];     // the innermost dimension first; pitch in bytes
