@@ -82,7 +82,7 @@ MISUSE = [
     ("{mine} --block 8x8", "mine.cu: mine needs --width, for example --width 16"),
     ("{mine} --block 8x8 --widht 4", "--widht: mine does not take it; it takes --width"),
     ("{mode}", "what is the template argument 'width' of mode? Say it with --template"),
-    ("{mine} --block 8x8 --width x", "argument --width: 'x' is not a whole number, and parameters of a kernel are"),
+    ("{mine} --block 8x8 --width x", "argument --width: 'x' is not a whole number; an unknown option is a kernel"),
     ("{mine} --block 8x8 --width 4 --grid wide", "--grid: 'wide': 'wide' is undefined; there are"),
     ("{mine} --block 8x8 --width 4 --arguments A,B,C", "mine<float, 4>: the function has 6 parameters, but the launch"),
     ("{naive} --block 32x8 --grid 4,4", "--grid: naive has it from kernels/registry.yaml; change it there"),

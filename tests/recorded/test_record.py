@@ -305,11 +305,11 @@ PLANTED = {
     ),
     "table of no run": (
         lambda run: (run / "notes.csv").write_text("a,b\n"),
-        "files: notes.csv: this does not belong to a run",
+        "files: notes.csv: a recorded run has no such file",
     ),
     "file of no run": (
         lambda run: (run / "notes.txt").write_text("hello"),
-        "files: notes.txt: this does not belong to a run",
+        "files: notes.txt: a recorded run has no such file",
     ),
     "status": (
         lambda run: edited(run, put("status", "incorrect", kernel="tiled", tile=8, dtype="float", n=1024)),
@@ -349,7 +349,7 @@ PLANTED = {
     ),
     "a hash in the crate": (
         lambda run: replaced(run / "ro-crate-metadata.json", r'"sha256": "[0-9a-f]{8}', '"sha256": "00000000'),
-        "files: accuracy.csv: its sha256 is not that in ro-crate-metadata.json",
+        "files: accuracy.csv: its sha256 differs from that in ro-crate-metadata.json",
     ),
     "no crate": (lambda run: (run / "ro-crate-metadata.json").unlink(), "files: ro-crate-metadata.json: there is no"),
     "another platform": (
