@@ -154,7 +154,7 @@ def write_assignment(options: argparse.Namespace, given: dict[str, int]) -> tupl
 
 
 def _value_of_parameter(text: str) -> int:
-    """The value of an option that no command has: it is taken for a parameter of the kernel."""
+    """The value of an option that the command lacks, and which is therefore a parameter of the kernel."""
     try:
         return int(text)
     except ValueError:

@@ -37,7 +37,7 @@ COLUMNS = (
 )
 #: Bytes that a hand-in's process may answer.
 ANSWER = 1 << 20
-#: A text that begins so, a spreadsheet would take for a formula; an apostrophe before it prevents that.
+#: Beginnings of texts that a spreadsheet takes for formulas; an apostrophe in front prevents that.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 

@@ -198,7 +198,7 @@ def _keys(job: Job, timing: Mapping[str, Any]) -> list[str]:
 
 
 def _is_settled(runs: Sequence[Row], percent: float) -> bool:
-    """Whether a point needs no further run: one was not right, or two and more are within so many percent."""
+    """Whether a point needs no further run: one was not right, or its runs, two or more, are within `percent`."""
     if any(row["status"] != Status.OK for row in runs):
         return True
     times = [row["time_ms"] for row in runs]
