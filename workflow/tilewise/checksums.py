@@ -68,6 +68,6 @@ def _described(crate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _difference(path: Path, known: str | None) -> str:
     """What is wrong with a file whose hash should be `known`; empty if nothing is."""
     if not os.path.lexists(path):
-        return "this file is missing, but has a sha256"
+        return "there is no such file, though it has a sha256"
     found = hashlib.sha256(read_bytes(path, remedy(path), MOST_TABLE_BYTES)).hexdigest()
     return "" if found == known else "its sha256 differs from that" if known else "remove this file: it has no sha256"

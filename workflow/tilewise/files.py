@@ -95,7 +95,7 @@ def read_json(path: Path | str) -> dict[str, Any]:
 
 
 def open_streams() -> None:
-    """Make this process print every character in any locale; open /dev/null in place of closed streams.
+    """Let this process print all characters in any locale, and replace its closed streams by /dev/null.
 
     Otherwise the next file that it opens would take the number of a closed stream, and receive what is printed.
     """

@@ -106,9 +106,8 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
         number = 0
         for run in range(max(map(len, keys.values()), default=0)):
             waiting = [job for job in jobs if run < len(keys[job.key]) and keys[job.key][run] not in rows]
-            if run:
-                before = {job.key: [rows[key] for key in keys[job.key][:run] if key in rows] for job in waiting}
-                waiting = [job for job in waiting if not _is_settled(before[job.key], timing["agree_percent"])]
+            earlier = [[rows[key] for key in keys[job.key][:run] if key in rows] for job in waiting]
+            waiting = [job for job, runs in zip(waiting, earlier) if not _is_settled(runs, timing["agree_percent"])]
             waiting.sort(key=lambda job: job.backend != "cuda")  # NVBench takes all points of a process in one call
             of_run = {job.key: keys[job.key][run] for job in waiting}
             number = _run(waiting, work, remembered, "repeat" if run else "measure", of_run, number, len(asked) - done)
