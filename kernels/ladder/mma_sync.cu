@@ -42,6 +42,7 @@
 #include "mma.cuh"
 #include "shared_memory.cuh"
 #include "short_numbers.cuh"
+#include "split_sums.cuh"
 #include "tile_copy.cuh"
 #include "tile_order.cuh"
 
@@ -81,7 +82,9 @@ struct SwizzleB {
 /// @tparam STAGES          of the ring
 /// @tparam BLOCKS          per multiprocessor, which the compiler keeps registers for
 /// @tparam COPY            bytes per copy
-template <typename T, int TILE_N, int TILE_M, int TILE_K, int WARP_N, int WARP_M, int STAGES, int BLOCKS, int COPY>
+/// @tparam SPLIT           whether the blocks of a cluster (1, 1, parts) share each sum, as in split_sums.cu
+template <typename T, int TILE_N, int TILE_M, int TILE_K, int WARP_N, int WARP_M, int STAGES, int BLOCKS, int COPY,
+          bool SPLIT>
 __global__ void __launch_bounds__(TILE_N / WARP_N * (TILE_M / WARP_M) * 32, BLOCKS)
 mma_sync(const T* A, const T* B, T* C, int n, int p, int m)
 {
@@ -106,7 +109,9 @@ mma_sync(const T* A, const T* B, T* C, int n, int p, int m)
     const int warp_row = thread / 32 / (TILE_M / WARP_M) * WARP_N, warp_col = thread / 32 % (TILE_M / WARP_M) * WARP_M;
     const Tile place = tile_in_bands(blockIdx.x, (n + TILE_N - 1) / TILE_N, (m + TILE_M - 1) / TILE_M, 8);
     const int first_row = place.row * TILE_N, first_col = place.column * TILE_M;
-    const int tiles = ceil_div(p, TILE_K);
+    const int all_tiles = ceil_div(p, TILE_K);
+    const int first_tile = SPLIT ? first_of_part(all_tiles, blockIdx.z, gridDim.z) : 0;
+    const int end_tile = SPLIT ? first_of_part(all_tiles, blockIdx.z + 1, gridDim.z) : all_tiles;
 
     const TileCopy<TILE_N, ROW_A, COPY, THREADS, SwizzleA<ROW_A>> copy_a(thread);
     const TileCopy<TILE_K, ROW_B, COPY, THREADS, SwizzleB<SIZE>> copy_b(thread);
@@ -180,7 +185,7 @@ mma_sync(const T* A, const T* B, T* C, int n, int p, int m)
 
     #pragma unroll
     for (int s = 0; s < STAGES - 1; ++s) {
-        if (s < tiles) fetch(s, base + s * STAGE, -1);
+        if (first_tile + s < end_tile) fetch(first_tile + s, base + s * STAGE, -1);
         close_copy_group();
     }
     wait_for_copy_groups<STAGES - 2>();
@@ -188,7 +193,7 @@ mma_sync(const T* A, const T* B, T* C, int n, int p, int m)
     load(a[0], b[0], base, 0);
 
     unsigned stage = base, free_stage = base + (STAGES - 1) * STAGE;
-    for (int tile = 0; tile < tiles; ++tile) {
+    for (int tile = first_tile; tile < end_tile; ++tile) {
         const unsigned next_stage = stage + STAGE == base + STAGES * STAGE ? base : stage + STAGE;
         #pragma unroll
         for (int set = 0; set < SETS; ++set) {
@@ -198,7 +203,7 @@ mma_sync(const T* A, const T* B, T* C, int n, int p, int m)
                 __syncthreads();    // tile + 1 is complete; no warp needs this stage any more
             }
             load(a[1 - set % 2], b[1 - set % 2], set < SETS - 1 ? stage : next_stage, (set + 1) % SETS);
-            if (set < SETS - 1 && tile + STAGES - 1 < tiles) fetch(tile + STAGES - 1, free_stage, set);
+            if (set < SETS - 1 && tile + STAGES - 1 < end_tile) fetch(tile + STAGES - 1, free_stage, set);
             #pragma unroll
             for (int r = 0; r < ROWS; ++r)
                 #pragma unroll
@@ -212,28 +217,43 @@ mma_sync(const T* A, const T* B, T* C, int n, int p, int m)
     }
     wait_for_copy_groups<0>();
 
-    #pragma unroll
-    for (int r = 0; r < 2 * ROWS; ++r) {
-        const int row = first_row + warp_row + 8 * r + g;
-        if (row >= n) continue;
-        Bits* to_row = reinterpret_cast<Bits*>(C) + static_cast<long long>(row) * m;
-        #pragma unroll
-        for (int c = 0; c < COLS; ++c) {
-            const int col = first_col + warp_col + 8 * c + 2 * t;
-            const float x = sums[r / 2][c][r % 2 * 2], y = sums[r / 2][c][r % 2 * 2 + 1];
-            if constexpr (COPY == SIZE) {      // m may be odd
-                if constexpr (SIZE == 4) {
-                    if (col < m) to_row[col] = x;
-                    if (col + 1 < m) to_row[col + 1] = y;
-                } else {
-                    const unsigned two = Short<T>::pack(x, y);
-                    if (col < m) to_row[col] = static_cast<Bits>(two);
-                    if (col + 1 < m) to_row[col + 1] = static_cast<Bits>(two >> 16);
-                }
-            } else if (col < m) {               // m is even, and so is col
-                if constexpr (SIZE == 4) *reinterpret_cast<float2*>(to_row + col) = make_float2(x, y);
-                else *reinterpret_cast<unsigned*>(to_row + col) = Short<T>::pack(x, y);
+    // Two results side by side in C.
+    auto store = [&](int row, int col, float x, float y) {
+        if (row >= n) return;
+        Bits* const to = reinterpret_cast<Bits*>(C) + static_cast<long long>(row) * m + col;
+        if constexpr (COPY == SIZE) {      // m may be odd
+            if constexpr (SIZE == 4) {
+                if (col < m) to[0] = x;
+                if (col + 1 < m) to[1] = y;
+            } else {
+                const unsigned two = Short<T>::pack(x, y);
+                if (col < m) to[0] = static_cast<Bits>(two);
+                if (col + 1 < m) to[1] = static_cast<Bits>(two >> 16);
             }
+        } else if (col < m) {               // m is even, and so is col
+            if constexpr (SIZE == 4) *reinterpret_cast<float2*>(to) = make_float2(x, y);
+            else *reinterpret_cast<unsigned*>(to) = Short<T>::pack(x, y);
         }
+    };
+    const int row_of_thread = first_row + warp_row + g, col_of_thread = first_col + warp_col + 2 * t;
+    if constexpr (SPLIT) {
+        __syncthreads();  // no warp needs the ring any more
+        add_parts<ROWS * COLS, THREADS>(
+            ring, blockIdx.z, gridDim.z,
+            [&](int v) {
+                const float (&sum)[4] = sums[v / COLS][v % COLS];
+                return Vector<float>{sum[0], sum[1], sum[2], sum[3]};
+            },
+            [&](int v, const Vector<float>& sum) {
+                const int row = row_of_thread + v / COLS * 16, col = col_of_thread + v % COLS * 8;
+                store(row, col, sum.element[0], sum.element[1]);
+                store(row + 8, col, sum.element[2], sum.element[3]);
+            });
+    } else {
+        #pragma unroll
+        for (int r = 0; r < 2 * ROWS; ++r)
+            #pragma unroll
+            for (int c = 0; c < COLS; ++c)
+                store(row_of_thread + 8 * r, col_of_thread + 8 * c, sums[r / 2][c][r % 2 * 2], sums[r / 2][c][r % 2 * 2 + 1]);
     }
 }
