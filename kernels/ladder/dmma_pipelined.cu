@@ -44,8 +44,10 @@
 #include "async_copy.cuh"
 #include "mma.cuh"
 #include "shared_memory.cuh"
+#include "split_sums.cuh"
 #include "tile_copy.cuh"
 #include "tile_order.cuh"
+#include "vectors.cuh"
 
 // The number that is XORed with the numbers of the 16-byte chunks of a row.
 template <int TILE_K>
@@ -63,7 +65,9 @@ struct SwizzleB {
 /// @tparam STAGES          of the ring
 /// @tparam BLOCKS          per multiprocessor, which the compiler keeps registers for
 /// @tparam COPY            bytes per copy: 16, or 8 if p or m is odd
-template <int TILE_N, int TILE_M, int TILE_K, int WARP_N, int WARP_M, int MMA_K, int STAGES, int BLOCKS, int COPY>
+/// @tparam SPLIT           whether the blocks of a cluster (1, 1, parts) share each sum, as in split_sums.cu
+template <int TILE_N, int TILE_M, int TILE_K, int WARP_N, int WARP_M, int MMA_K, int STAGES, int BLOCKS, int COPY,
+          bool SPLIT>
 __global__ void __launch_bounds__(TILE_N / WARP_N * (TILE_M / WARP_M) * 32, BLOCKS)
 dmma_pipelined(const double* A, const double* B, double* C, int n, int p, int m)
 {
@@ -86,7 +90,9 @@ dmma_pipelined(const double* A, const double* B, double* C, int n, int p, int m)
     const int warp_row = thread / 32 / (TILE_M / WARP_M) * WARP_N, warp_col = thread / 32 % (TILE_M / WARP_M) * WARP_M;
     const Tile place = tile_in_bands(blockIdx.x, (n + TILE_N - 1) / TILE_N, (m + TILE_M - 1) / TILE_M, 8);
     const int first_row = place.row * TILE_N, first_col = place.column * TILE_M;
-    const int tiles = ceil_div(p, TILE_K);
+    const int all_tiles = ceil_div(p, TILE_K);
+    const int first_tile = SPLIT ? first_of_part(all_tiles, blockIdx.z, gridDim.z) : 0;
+    const int end_tile = SPLIT ? first_of_part(all_tiles, blockIdx.z + 1, gridDim.z) : all_tiles;
 
     const TileCopy<TILE_N, ROW_A, COPY, THREADS, SwizzleA<TILE_K>> copy_a(thread);
     const TileCopy<TILE_K, ROW_B, COPY, THREADS, SwizzleB> copy_b(thread);
@@ -138,7 +144,7 @@ dmma_pipelined(const double* A, const double* B, double* C, int n, int p, int m)
 
     #pragma unroll
     for (int s = 0; s < STAGES - 1; ++s) {
-        if (s < tiles) fetch(s, base + s * STAGE, -1);
+        if (first_tile + s < end_tile) fetch(first_tile + s, base + s * STAGE, -1);
         close_copy_group();
     }
     wait_for_copy_groups<STAGES - 2>();
@@ -148,7 +154,7 @@ dmma_pipelined(const double* A, const double* B, double* C, int n, int p, int m)
     load_b(b[0], base, 0, 0);
 
     unsigned stage = base, free_stage = base + (STAGES - 1) * STAGE;
-    for (int tile = 0; tile < tiles; ++tile) {
+    for (int tile = first_tile; tile < end_tile; ++tile) {
         const unsigned next_stage = stage + STAGE == base + STAGES * STAGE ? base : stage + STAGE;
         #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
@@ -160,7 +166,7 @@ dmma_pipelined(const double* A, const double* B, double* C, int n, int p, int m)
             }
             const unsigned then_stage = step < STEPS - 1 ? stage : next_stage;
             load_b(b[1 - now], c < COLS - 1 ? stage : then_stage, (step + 1) % STEPS / COLS, (c + 1) % COLS);
-            if (step < STEPS - 1 && tile + STAGES - 1 < tiles) fetch(tile + STAGES - 1, free_stage, step);
+            if (step < STEPS - 1 && tile + STAGES - 1 < end_tile) fetch(tile + STAGES - 1, free_stage, step);
             #pragma unroll
             for (int r = 0; r < ROWS; ++r) {
                 double (&sum)[4] = sums[c][r];
@@ -176,22 +182,25 @@ dmma_pipelined(const double* A, const double* B, double* C, int n, int p, int m)
     wait_for_copy_groups<0>();
 
     // Thread (g, t) holds rows 2 t and 2 t + 1 of every 8, columns 2 g and 2 g + 1 of every 16.
-    #pragma unroll
-    for (int r = 0; r < ROWS; ++r)
+    auto store = [&](int c, int r, int v, const Vector<double>& sum) {
+        store_within(C, first_row + warp_row + 8 * r + 2 * t + v, first_col + warp_col + 16 * c + 2 * g, n, m, COPY == 16,
+                     sum);
+    };
+    if constexpr (SPLIT) {
+        __syncthreads();  // no warp needs the ring any more
+        add_parts<double, 2 * COLS * ROWS, THREADS>(
+            ring, blockIdx.z, gridDim.z,
+            [&](int i) {
+                const double (&sum)[4] = sums[i / 2 / ROWS][i / 2 % ROWS];
+                return Vector<double>{sum[i % 2], sum[2 + i % 2]};
+            },
+            [&](int i, const Vector<double>& sum) { store(i / 2 / ROWS, i / 2 % ROWS, i % 2, sum); });
+    } else {
         #pragma unroll
-        for (int v = 0; v < 2; ++v) {
-            const int row = first_row + warp_row + 8 * r + 2 * t + v;
-            if (row >= n) continue;
+        for (int r = 0; r < ROWS; ++r)
             #pragma unroll
-            for (int c = 0; c < COLS; ++c) {
-                const int col = first_col + warp_col + 16 * c + 2 * g;
-                double* to = C + static_cast<long long>(row) * m + col;
-                if constexpr (COPY == 16) {  // m is even, and so is col
-                    if (col < m) *reinterpret_cast<double2*>(to) = make_double2(sums[c][r][v], sums[c][r][2 + v]);
-                } else {
-                    if (col < m) to[0] = sums[c][r][v];
-                    if (col + 1 < m) to[1] = sums[c][r][2 + v];
-                }
-            }
-        }
+            for (int v = 0; v < 2; ++v)
+                #pragma unroll
+                for (int c = 0; c < COLS; ++c) store(c, r, v, {sums[c][r][v], sums[c][r][2 + v]});
+    }
 }

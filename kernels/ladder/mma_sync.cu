@@ -238,7 +238,7 @@ mma_sync(const T* A, const T* B, T* C, int n, int p, int m)
     const int row_of_thread = first_row + warp_row + g, col_of_thread = first_col + warp_col + 2 * t;
     if constexpr (SPLIT) {
         __syncthreads();  // no warp needs the ring any more
-        add_parts<ROWS * COLS, THREADS>(
+        add_parts<float, ROWS * COLS, THREADS>(
             ring, blockIdx.z, gridDim.z,
             [&](int v) {
                 const float (&sum)[4] = sums[v / COLS][v % COLS];

@@ -130,7 +130,7 @@ split_sums(const float* A, const float* B, float* C, int n, int p, int m)
     }
 
     __syncthreads();  // every thread is done with the stages, which hold the results from here on
-    add_parts<ROWS * COLS / 4, THREADS>(
+    add_parts<float, ROWS * COLS / 4, THREADS>(
         shared_memory, part, parts,
         [&](int v) {
             const int i = v / (COLS / 4), j = v % (COLS / 4) * 4;
