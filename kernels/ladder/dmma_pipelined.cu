@@ -37,6 +37,8 @@
 // What the machine code shows: the loop of 128 x 128 x 32 has 353 instructions, 64 of them DMMA.16x8x8 (32 cycles
 // each), 48 LDS.128, 16 LDGSTS, 83 NOP that ptxas puts between DMMAs; 230 registers, no spills. That of 128 x 64 x 32
 // has 175, 16 of them DMMA.16x8x16 (64 cycles each), 40 LDS.128, 12 LDGSTS, not a NOP; 252 registers.
+// With SPLIT (`dmma_split`), the blocks of a cluster share the sums of few tiles, as in split_sums.cu: tiles of 32 x 32
+// reach 1.0 to 1.1 of cuBLAS from 127^3 to 768^3, odd sizes included, where the ring alone has 0.5 to 0.95.
 //
 // A is n x p, B is p x m, C is n x m, all row-major. COPY = 16 needs even p and m; COPY = 8 takes any.
 // Launch: block (32 per warp); grid (ceil(n / TILE_N) * ceil(m / TILE_M));
@@ -67,7 +69,7 @@ struct SwizzleB {
 /// @tparam COPY            bytes per copy: 16, or 8 if p or m is odd
 /// @tparam SPLIT           whether the blocks of a cluster (1, 1, parts) share each sum, as in split_sums.cu
 template <int TILE_N, int TILE_M, int TILE_K, int WARP_N, int WARP_M, int MMA_K, int STAGES, int BLOCKS, int COPY,
-          bool SPLIT>
+          bool SPLIT = false>
 __global__ void __launch_bounds__(TILE_N / WARP_N * (TILE_M / WARP_M) * 32, BLOCKS)
 dmma_pipelined(const double* A, const double* B, double* C, int n, int p, int m)
 {

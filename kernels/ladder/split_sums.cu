@@ -13,11 +13,11 @@
 // edges repeat the last one, and their results are not stored. The copies run STAGES - 1 steps ahead, since a short sum
 // is mostly the wait for its first tiles.
 // What it costs: two barriers of the cluster, 1 to 2 us, and tiles that read shared memory more often per multiply-add
-// than the rings do; from 1536^3 on stream_k.cu is faster.
-// On an H200, in turns with cuBLAS's default call: 1.6 times its rate at 128^3 and 256^3 (tiles of 32 x 64), 1.5 at
-// 384^3, 1.15 at 512^3, 1.2 at 768^3 and 1024^3 (64 x 256), 1.05 at 509^3 and 1021^3, 0.8 at 1025^3, where 16 to 27 %
-// of the computed results lie beyond the edges; 1.1 for n = m = 128 and p = 2048, but 0.68 for p = 8192: 8 tiles of
-// 8 parts leave half of the chip idle, and a cluster may not be larger everywhere (clusters of 16: 0.78).
+// than the rings do; from 1536^3 on, stream_k.cu is faster.
+// On an H200, in turns with the better of cuBLAS's calls: 1.54 times its rate at 128^3, 1.34 at 256^3, 1.25 at 384^3,
+// 1.05 at 512^3 (tiles of 32 x 64), 1.06 at 768^3 and 1.02 at 1024^3 (128 x 128); 0.98 at 509^3 and 0.95 at 1021^3; 0.90
+// to 0.97 if C has 64 rows or columns. It loses at 1025^3, 0.47, where 16 to 27 % of the computed results lie beyond the
+// edges, and with 0.60 for n = m = 128, p = 8192, whose 8 tiles in 8 parts are half as many blocks as multiprocessors.
 //
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launch: block (TILE_N / ROWS * TILE_M / COLS); grid (ceil(m / TILE_M), ceil(n / TILE_N), parts); cluster (1, 1, parts);
