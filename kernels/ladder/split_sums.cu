@@ -30,7 +30,7 @@
 #include "walk.cuh"
 #include "warp_layout.cuh"
 
-/// The two tiles of one step. A warp stores 16 or 32 steps of k of a row of A: 4 floats beyond a row, they meet many banks.
+/// The two tiles of one step. A warp stores down the columns of a, whose rows are 4 floats longer to use more banks.
 template <int TILE_N, int TILE_M, int TILE_K>
 struct Tiles {
     float a[TILE_K][TILE_N + 4];  // transposed
