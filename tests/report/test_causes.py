@@ -6,6 +6,7 @@ import dataclasses
 import gzip
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 from prose import checks
@@ -17,6 +18,8 @@ from tilewise.explain.number_format import plus_minus, rounded
 from tilewise.report import articles, figures, markup, tables
 
 FOLDER = RECORDED / "nvidia-h200"
+#: By how many cycles an instruction two H200s differ in a wait.
+CARD = 0.03
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +101,8 @@ def test_the_counts_behind_register_tile_and_vector_loads(rungs, ncu):
         100 * (row["shared_load_wavefronts"] + row["shared_store_wavefronts"]) / row["work"] for row in (before, after)
     ]
     assert passes == pytest.approx([32.5, 33.7], abs=0.1)
-    assert (before["stall_long_scoreboard"], after["stall_long_scoreboard"]) == (1.3, 0.78)
-    assert (before["stall_barrier"], after["stall_barrier"]) == (1.15, 0.35)
+    waits = [row[["stall_long_scoreboard", "stall_barrier"]].tolist() for row in (before, after)]
+    assert np.array(waits) == pytest.approx(np.array([[1.3, 1.15], [0.78, 0.35]]), abs=CARD)
     assert rungs.loc["register_tile", "warps"] == rungs.loc["vector_loads", "warps"] == 16
     assert rungs.loc[["register_tile", "vector_loads"], "wavefronts_per_100"].tolist() == pytest.approx(passes)
     names = [f"{where}_{what}_requests" for where in ("shared", "global") for what in ("load", "store")]
@@ -109,7 +112,7 @@ def test_the_counts_behind_register_tile_and_vector_loads(rungs, ncu):
 
 def test_the_counts_behind_the_rungs_that_wait_less(rungs, ncu):
     waits = [ncu.loc[name, ["stall_long_scoreboard", "stall_barrier"]].tolist() for name in ("warp_tile", "pipelined")]
-    assert waits == [[0.8, 0.45], [0.01, 0.02]]
+    assert np.array(waits) == pytest.approx(np.array([[0.8, 0.45], [0.01, 0.02]]), abs=CARD)
     assert rungs.loc["pipelined", "percent_of_ceiling"] > rungs.loc["warp_tile", "percent_of_ceiling"] + 10
     row = rungs.loc["warp_tile"]
     assert row["accesses_per_100"] < 25 and row["wavefronts_per_100"] < 25 < rungs.loc["tiled", "wavefronts_per_100"]
@@ -118,16 +121,15 @@ def test_the_counts_behind_the_rungs_that_wait_less(rungs, ncu):
         for _, row in ncu.loc[["vector_loads", "warp_tile"]].iterrows()
     ]
     assert conflicts == pytest.approx([39.7, 4.06], abs=0.05)
-    assert (ncu.loc["pipelined", "stall_dispatch_stall"], ncu.loc["async_copies", "stall_dispatch_stall"]) == (
-        0.16,
-        0.41,
-    )
+    stalls = ncu.loc[["pipelined", "async_copies"], "stall_dispatch_stall"].tolist()
+    assert stalls == pytest.approx([0.16, 0.41], abs=CARD)
 
 
 def test_the_counts_behind_tiles_in_shared_memory(rungs, ncu):
     """The tighter of two limits is shown: passes of shared memory, for which the warps wait, and not barriers."""
     tiled = ncu.loc["tiled"]
-    assert tiled[["stall_mio_throttle", "stall_long_scoreboard", "stall_barrier"]].tolist() == [15.75, 6.44, 5.11]
+    waits = tiled[["stall_mio_throttle", "stall_long_scoreboard", "stall_barrier"]].tolist()
+    assert waits == pytest.approx([15.75, 6.44, 5.11], abs=CARD)
     assert rungs.loc["tiled", "gflops"] < rungs.loc["tiled", "bound_gflops"]
 
 
@@ -137,13 +139,14 @@ def without(evidence, **changes):
     return dataclasses.replace(evidence, facts=evidence.facts | {"counters": counters.assign(**changes)})
 
 
-def test_waits_at_one_size_explain_no_other(recorded):
+def test_waits_at_one_size_explain_no_other(recorded, ncu):
     """ncu profiled at 4096 cubed: a rung that is slower at 8192 waits for something else there."""
     large = (recorded.gpu["kernel"] == "register_tile") & (recorded.gpu["n"] == 8192)
     gpu = recorded.gpu.assign(gflops=recorded.gpu["gflops"].mask(large, 22_000.0))
     slow = dataclasses.replace(recorded, gpu=gpu)
     found = climb.rungs(climb.climb(slow, climb.CLIMB), slow).set_index("kernel")
-    assert pd.isna(found.loc["register_tile", "stall_barrier"]) and found.loc["warp_tile", "stall_barrier"] == 0.45
+    assert pd.isna(found.loc["register_tile", "stall_barrier"])
+    assert found.loc["warp_tile", "stall_barrier"] == ncu.loc["warp_tile", "stall_barrier"]
 
 
 def with_runs(evidence, kernel, slower):

@@ -77,7 +77,7 @@ def test_a_reader_has_time_for_it(article):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("lead > 5", "lead > 50", r"`lead > 50` no longer holds \(lead is 12.75\)"),
+        ("lead > 5", "lead > 50", r"`lead > 50` no longer holds \(lead is \d"),
         ('kernel="naive", dtype="float") / 1000', 'kernel="mine", dtype="float") / 1000', "does not have it"),
     ],
 )
