@@ -82,4 +82,5 @@ onstart:
         held.enter_context(files.hold_lock("results/.run.lock", wait_s=2, what="the same files"))
         auto = study.config["platforms"] == "auto"
         preflight.check_executor(workflow.executor_plugin, auto)
-        preflight.check(study.kernels, remote="slurm" in config, tasks=study.tasks)
+        about_report = outcome.wants_report(workflow.dag_settings.targets)
+        preflight.check(study.kernels, remote="slurm" in config, tasks=study.tasks, report=about_report)

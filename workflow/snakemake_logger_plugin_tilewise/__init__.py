@@ -37,6 +37,7 @@ class LogHandler(LogHandlerBase):
         if asked.dryrun or asked.verbose or asked.printshellcmds or asked.debug_dag or asked.quiet:
             self.has_filter = self.has_formatter = False  # Snakemake adds its own
         files.open_streams()
+        files.collect_rarely()
         self.console = Console(file=sys.stdout if asked.stdout else sys.stderr, highlight=False, markup=False)
         self.run, self.ended = progress.Run({}), threading.Event()
         self.screen = threading.Thread(target=self._show, daemon=True)

@@ -20,6 +20,7 @@ from kernelscope.cpp import display_path
 from kernelscope.emulator import LaunchError
 from kernelscope.formats import Report, refusal
 from tilewise import KERNELS, ROOT, UserError, evidence, grade, inventory
+from tilewise.files import collect_rarely
 from tilewise.measure.machine_code import examine
 from tilewise.nvidia.sass import OPCODES
 from tilewise.recorded import commands as recorded
@@ -51,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A kernel may run for ever, and then only the default action stops it; nor is `| head` worth a traceback.
         for number in (signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
+        collect_rarely()
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = _parser(words).parse_args(words)
     named = {key.removeprefix(PARAMETER): value for key, value in vars(options).items() if key.startswith(PARAMETER)}

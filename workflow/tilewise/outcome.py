@@ -35,13 +35,13 @@ def final_summary(
     """The last lines of a run that ended as `end` says.
 
     `targets` are those of the command line; `made` are the files that the run made, each with whether another of its
-    jobs read it. A run without targets, or with `all` or a page among them, is about the report.
+    jobs read it.
     """
     folders, page = [folder / name for name in platforms], folder / "report.html"
     tasks = [task for task in TASKS if task in targets]
     for task in tasks:
         yield from task_words(task, TASKS[task], folders, made)
-    if not targets or {"all", "default", *_pages(folder)} & set(targets):
+    if wants_report(targets, folder):
         yield from filter(None, [wrong_points_line(each / "measurements.csv" for each in folders)])
         yield from filter(None, map(beside_recorded, folders))
         with contextlib.suppress(OSError, ValueError):  # a damaged file is reported when the page is drawn
@@ -55,6 +55,11 @@ def final_summary(
     newer = [path for path in there if path.stat().st_mtime > page.stat().st_mtime]
     stale = f"; {page} was made before these results: `make report` brings it up to date"
     yield end + stale if newer else end
+
+
+def wants_report(targets: Collection[str], folder: Path = RESULTS) -> bool:
+    """Whether a run is about the report: one without targets, or with `all` or a page among them."""
+    return not targets or bool({"all", "default", *_pages(folder)} & set(targets))
 
 
 def _pages(folder: Path) -> set[str]:

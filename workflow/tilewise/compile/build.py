@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernelscope import cpp
-from kernelscope.compile import build as build_emulated
-from kernelscope.compile import sources as emulator_sources
 from kernelscope.cpp import compile_library, include_options
 from kernelscope.files import atomic_path, digest
 from tilewise import MachineError, UserError
@@ -121,7 +119,9 @@ def _units(kernel: Kernel, entries: Mapping[str, Mapping[str, str]], device: Dev
 @functools.cache
 def _emulator_sha256() -> str:
     """The hash of the emulator: its sources, the headers that a kernel finds there, and what compiles them."""
-    files = [*emulator_sources(), Path(__file__)]
+    from kernelscope.compile import sources  # takes 0.1 s, which only a build needs
+
+    files = [*sources(), Path(__file__)]
     return digest([path.read_text(encoding="utf-8") for path in files])
 
 
@@ -164,7 +164,9 @@ def _compile_unit(unit: Unit) -> dict[str, dict[str, Any]]:
     if kernel.kind == Kind.HOST:
         _build_host(kernel, instances, library)
     else:
-        build_emulated(kernel, instances, library)
+        from kernelscope.compile import build  # as in _emulator_sha256
+
+        build(kernel, instances, library)
     return {instance: {"file": library.name, "symbol": symbol_of(instance)} for instance in instances}
 
 

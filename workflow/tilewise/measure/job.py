@@ -104,9 +104,9 @@ def conditions(
         point.columns(),
         [kernel.kind, kernel.library, kernel.emulation, kernel.searched, kernel.reads_c, plan.instances],
         [kernel.alpha, kernel.beta, kernel.initial, kernel.wanted.scheme],
-        [dataclasses.asdict(each) for each in kernel.lying(point).values()],
-        [dataclasses.asdict(launch) | {"note": ""} for launch in plan.launches],
-        [dataclasses.asdict(workspace) for workspace in plan.workspaces],
+        [vars(each) for each in kernel.lying(point).values()],
+        [vars(each) | {"note": "", "arguments": [*map(vars, each.arguments)]} for each in plan.launches],
+        [vars(each) for each in plan.workspaces],
         settings(backend_of(kernel, where), where, config),
     ]
 

@@ -10,7 +10,7 @@ import pickle
 import select
 import sys
 
-from tilewise.files import end_with_parent
+from tilewise.files import collect_rarely, end_with_parent
 from tilewise.measure import backends
 from tilewise.study.jobs import Row
 
@@ -19,6 +19,7 @@ def main() -> None:
     """Run the jobs of stdin."""
     # A worker whose task is killed would go on measuring during the run that continues the task.
     end_with_parent()
+    collect_rarely()
     reader = select.poll()
     reader.register(int(sys.argv[1]), 0)
     if reader.poll(0):  # the task was killed before the signal was requested: no process reads the answers

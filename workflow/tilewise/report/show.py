@@ -23,6 +23,7 @@ def task(name: str, folder: Path, config: Mapping[str, Any], table: Path | str, 
 
 def overview(folder: Path, paths: Iterable[str], workers: int) -> None:
     """Write tables (.csv) and figures (.svg) over all tasks of the platform in `folder`, each named as in OVERVIEW."""
+    _loaded(folder)  # before the processes begin, which then have it
     with processes(workers, "drew figures") as pool:
         for each in [pool.submit(_write, folder, path) for path in paths]:
             each.result()
@@ -30,8 +31,8 @@ def overview(folder: Path, paths: Iterable[str], workers: int) -> None:
 
 @functools.cache
 def _loaded(folder: Path) -> Evidence:
-    """What a process of the pool loads once."""
-    return load_evidence([folder])
+    """What every process of the pool reads."""
+    return load_evidence([folder], kernels=registry.load(checked=True))
 
 
 def _write(folder: Path, path: str) -> None:

@@ -130,7 +130,7 @@ class Kernel:
         """The folders of headers, in addition to that of the source file. Those of a commit are beside its registry."""
         return tuple(dict.fromkeys((self.folder / "include", INCLUDE)))
 
-    @property
+    @cached_property
     def files(self) -> list[Path]:
         """The source file and every file that it includes, at any depth; nothing for a library call."""
         return Source(self.path, includes=self.includes).files if self.source else []

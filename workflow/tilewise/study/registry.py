@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from kernelscope.limits import EMULATED_LIMITS
-from kernelscope.sources import code_of
 from tilewise import KERNELS, UserError
 from tilewise.study import columns, schema, tuning
 from tilewise.study.device import EMULATED
@@ -171,7 +170,7 @@ def _names(argument: Any) -> set[str]:
 def _check_source(kernel: Kernel, place: str) -> None:
     if not kernel.path.is_file():
         raise UserError(f"{place}.source: there is no file {kernel.path}; add it or correct the name")
-    text = "\n".join(code_of(path) for path in kernel.files)
+    text = "\n".join(kernel.code)
     for launch in kernel.launches:
         own = launch.function.rsplit("::", 1)[-1]
         if not re.search(rf"\b{own}\s*\(", text):
