@@ -4,7 +4,7 @@ import contextlib
 import functools
 import hashlib
 import io
-import math
+import os
 import re
 import subprocess
 import tempfile
@@ -19,10 +19,10 @@ import jinja2
 import pandas as pd
 
 from kernelscope.yaml_input import read_yaml
-from tilewise import KERNELS, ROOT, UserError, checksums
+from tilewise import ROOT, UserError, checksums
 from tilewise.evidence import Platform, data_sheets, load_platform, refuse_no_run
 from tilewise.explain.provenance import by_card
-from tilewise.files import read_json, write_json
+from tilewise.files import read_json, remedy, write_json
 from tilewise.measure.methods import METHODS
 from tilewise.measure.row_summary import is_right
 from tilewise.study import builds, columns, registry, sweeps
@@ -36,6 +36,8 @@ from tilewise.study.sweeps import Target
 README, WORKFLOW, ARCHIVE, DIGEST = "README.md", "Snakefile", "samples.tar.xz", "samples.sha256"
 #: Files that a run has only if they were requested as targets.
 ON_REQUEST = ("counters.csv",)
+#: The folders of a run.
+FOLDERS = ("facts", "tune")
 BY_RECORDING = (README, WORKFLOW, ARCHIVE, DIGEST, checksums.METADATA)
 #: The most names in a message, and the most messages of a check.
 LISTED, MOST_FINDINGS = 3, 20
@@ -52,15 +54,10 @@ ROUNDED = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """A run in a folder, and what it is checked against: registry, config and Snakefile of its commit.
-
-    `known` is whether this clone has that commit; without it they are those of today.
-    """
+    """A run in a folder, with the registry and the config of its commit, against which it is checked."""
 
     folder: Path
     platform: Platform
-    commit: str
-    known: bool
     kernels: Mapping[str, Kernel]
     study: Mapping[str, Any]
 
@@ -72,61 +69,103 @@ def check(folder: Path, complete: bool = True) -> list[str]:
     Without `complete` it may lack what recording adds. Raises UserError if the folder is no run.
     """
     refuse_no_run(folder)
-    return list(_findings(folder, complete))
+    return list(_findings(folder.resolve(), complete))
 
 
 def _findings(folder: Path, complete: bool) -> Iterator[str]:
-    commit = _commit_of(folder)
-    with sources(commit) as tree:
-        kernels, study = _study(tree)
+    if strange := list(_no_files(folder)):  # a pipe, or a link to a device, would be read without end
+        yield from (f"files: {each}" for each in strange)
+        return
+    yield from (f"private: {each}" for each in find_private(folder))
+    try:
+        commit = _commit_of(folder)
+    except UserError as error:
+        yield f"files: {error}"
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            tree = stack.enter_context(sources(commit))
+            kernels, study = _study(tree, commit)
+        except UserError as error:  # the study of another commit would make right files look wrong
+            yield f"commit: {error}"
+            return
         wrong = [*_files(folder, study, kernels), *(_described(folder) if complete else ())]
-        yield from (f"files: {each}" for each in wrong)
-        yield from (f"private: {each}" for each in find_private(folder))
+        platform = None
         try:
             platform = load_platform(folder, kernels=kernels)
-        except UserError as error:  # what cannot be read cannot be checked
-            yield from [f"files: {error}"] * (str(error) not in wrong)
+        except UserError as error:
+            wrong.append(str(error))
+        yield from (f"files: {each}" for each in dict.fromkeys(wrong))
+        if platform is None:  # what cannot be read cannot be checked
             return
         if not (platform.has_gpu and platform.device.gpu):
             yield "whole: it has no times of a GPU"
             return
-        kept = Kept(folder, platform, commit, tree is not None, kernels, study)
+        kept = Kept(folder, platform, kernels, study)
         for name, one in CHECKS.items():
             found = list(islice(one(kept), MOST_FINDINGS + 1))
             yield from (f"{name}: {says}" for says in found[:MOST_FINDINGS])
             yield from [f"{name}: and more of this kind"] * (len(found) > MOST_FINDINGS)
 
 
+def _no_files(folder: Path) -> Iterator[str]:
+    """What is in the folder of a run and is no file that can be read. The samples may be linked."""
+    for path in sorted(folder.rglob("*")):
+        name, linked = path.relative_to(folder).as_posix(), path.is_symlink()
+        if path.is_file() and os.access(path, os.R_OK) and (not linked or name == ARCHIVE):
+            continue
+        if name in FOLDERS and path.is_dir() and not linked:
+            continue
+        what = "a link" if linked else "a folder" if path.is_dir() else "a file that you cannot read"
+        what = what if linked or path.is_dir() or path.is_file() else "a device or a pipe"
+        yield f"{path}: this is {what}, not a file of a recorded run; remove it, or put the file there"
+
+
 @contextlib.contextmanager
-def sources(commit: str) -> Iterator[Path | None]:
-    """A folder with kernels, config and Snakefile of a commit, from git's history; None if this clone lacks it."""
+def sources(commit: str) -> Iterator[Path]:
+    """A folder with kernels, config and Snakefile of a commit, from git's history.
+
+    Raises UserError if this clone lacks them.
+    """
+    if not COMMIT.fullmatch(commit):  # anybody may have written the file that has it
+        raise UserError(f"measurements.csv: most rows are measured by no commit: '{commit}'; measure in a clone of git")
     command = ["git", "-C", str(ROOT), "archive", "--format=zip", commit, "kernels", "config", "workflow/Snakefile"]
-    archive = b""
-    if COMMIT.fullmatch(commit):  # anybody may have written the file that has it
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            archive = subprocess.run(command, capture_output=True, timeout=60, check=True).stdout
-    with tempfile.TemporaryDirectory() as folder:
-        if archive:
-            with zipfile.ZipFile(io.BytesIO(archive)) as files:
-                files.extractall(folder)
-        yield Path(folder) if archive else None
+    try:
+        archive = subprocess.run(command, capture_output=True, timeout=60, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        said = (getattr(error, "stderr", None) or str(error).encode()).decode(errors="replace").strip()
+        raise UserError(
+            f"this clone does not have the commit {commit}, or not its kernels and config ({said}), so the run cannot "
+            "be held against them; fetch it"
+        ) from None
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(io.BytesIO(archive)) as files:
+        files.extractall(folder)
+        yield Path(folder)
 
 
 def _commit_of(folder: Path) -> str:
-    """The commit of most of a run's rows."""
-    with contextlib.suppress(OSError, ValueError, LookupError, UserError):
-        stated = pd.read_csv(folder / "measurements.csv", usecols=["commit"], dtype=str)["commit"].dropna()
-        return str(stated.mode()[0])
-    return ""
+    """The commit of most of a run's rows; empty if they have none. Raises UserError if there are no rows to read."""
+    path = folder / "measurements.csv"
+    commits = columns.read(path, "measurements")["commit"].mode()
+    if commits.empty:
+        raise UserError(f"{path}: there is no such file, or it has no rows; {remedy(path)}")
+    return str(commits[0])
 
 
-def _study(tree: Path | None) -> tuple[Mapping[str, Kernel], Mapping[str, Any]]:
-    """Registry and config of a commit; those of today if it is not known, or has other forms of them."""
-    with contextlib.suppress(UserError, LookupError, TypeError):
-        if tree:
-            _declare_needs(tree / "kernels" / "registry.yaml")
-            return registry.load(tree / "kernels", checked=True), read_yaml(tree / "config" / "config.yaml")
-    return registry.load(KERNELS), read_yaml(ROOT / "config" / "config.yaml")
+def _study(tree: Path, commit: str) -> tuple[Mapping[str, Kernel], Mapping[str, Any]]:
+    """Registry and config of a commit. Raises UserError if they have forms that this version does not read."""
+    try:
+        _declare_needs(tree / "kernels" / "registry.yaml")
+        kernels = registry.load(tree / "kernels", checked=True)
+        study = read_yaml(tree / "config" / "config.yaml")
+        files_of(study, "config/config.yaml")
+    except (UserError, LookupError, TypeError, AttributeError) as error:
+        said = str(error).replace(f"{tree}/", "")
+        raise UserError(
+            f"this version does not read kernels and config of the commit {commit} ({said}); check the run by its own "
+            f"version: `git switch --detach {commit}`"
+        ) from None
+    return kernels, study
 
 
 def _declare_needs(path: Path) -> None:
@@ -143,16 +182,19 @@ def _declare_needs(path: Path) -> None:
 # ---- Files -----------------------------------------------------------------------------------------------------------
 
 
-def files_of(config: Mapping[str, Any]) -> dict[str, str]:
+def files_of(config: Mapping[str, Any], place: Path | str) -> dict[str, str]:
     """The files of a whole run by their path in its folder, with their kind in columns.FILES, which JSON lacks.
 
-    Raises UserError if `config` is none of tasks.
+    Raises UserError, which begins with `place`, if `config` is none of tasks with known methods.
     """
     try:
         methods = {task: its.get("method", "sweep") for task, its in config["tasks"].items()}
-        facts = {f"facts/{task}.csv": name for task, name in methods.items() if not METHODS[name].on_request}
     except (LookupError, AttributeError, TypeError):
-        raise UserError("config.json: this is not a config of tasks with known methods; copy that of the run") from None
+        raise UserError(f"{place}: this is not a config of tasks; restore that of the run") from None
+    for task, name in methods.items():
+        if name not in list(METHODS):  # it may be a list itself
+            raise UserError(f"{place}: tasks.{task}.method: {name!r} is none of {', '.join(METHODS)}; correct it")
+    facts = {f"facts/{task}.csv": name for task, name in methods.items() if not METHODS[name].on_request}
     whole = {f"{name}.csv": name for name in WHOLE}
     return {"device.json": "", "config.json": "", "measurements.csv": "measurements", "accuracy.csv": "accuracy"} | (
         whole | facts
@@ -161,7 +203,7 @@ def files_of(config: Mapping[str, Any]) -> dict[str, str]:
 
 def _files(folder: Path, study: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> Iterator[str]:
     """Files that are missing, damaged, of another form, or none of a run."""
-    wanted, parameters = files_of(study), registry.parameters(kernels)
+    wanted, parameters = files_of(study, "config/config.yaml"), registry.parameters(kernels)
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     for name in wanted:
         if name not in there and name not in ON_REQUEST:
@@ -263,8 +305,8 @@ def _whole(kept: Kept) -> Iterator[str]:
         yield f"device.json and measurements.csv: the platform is '{_some(sorted(names))}', not '{kept.folder.name}'"
     if lacking := [task for task in wanted["tasks"] if task not in asked["tasks"]]:
         yield f"it lacks the tasks {_some(lacking)} of the study"
-    for name in wanted:
-        if name not in ("tasks", "platforms", "slurm", "strict") and asked.get(name) != wanted[name]:
+    for name in dict.fromkeys([*wanted, *asked]):
+        if name not in ("tasks", "platforms", "slurm", "strict") and asked.get(name) != wanted.get(name):
             yield f"config.json: '{name}' is not as in config/config.yaml"
     if changed := [task for task, its in asked["tasks"].items() if wanted["tasks"].get(task) != its]:
         yield f"config.json: the tasks {_some(changed)} are not as in config/config.yaml"
@@ -277,7 +319,11 @@ def _points(kept: Kept, task: str) -> Iterator[str]:
     """Points of a sweep without a row, and rows that are no points of it."""
     capability = kept.platform.device.gpu["compute_capability"]
     target = Target("gpu", sweeps.gpu_of_choices(kept.platform.name, kept.kernels, capability))
-    asked = {_sorted(point): point.label() for point in sweeps.expand(kept.study, kept.kernels, task, target)}
+    try:
+        asked = {_sorted(point): point.label() for point in sweeps.expand(kept.study, kept.kernels, task, target)}
+    except (UserError, LookupError) as error:
+        yield f"{task}: this version does not plan its points ({error}); check the run by the version that measured it"
+        return
     measured, there = kept.platform.measurements, {}
     for row in measured[measured["task"] == task].to_dict("records"):
         kernel = kept.kernels.get(row["kernel"])
@@ -291,8 +337,9 @@ def _points(kept: Kept, task: str) -> Iterator[str]:
 
 def _point_of(row: Mapping[str, Any], kernel: Kernel) -> Point | None:
     """The point of a row, to be held against what the registry of the run's commit plans for it; None if the row lacks
-    a parameter."""
-    if any(pd.isna(row.get(name)) for name in kernel.columns):
+    a size or a parameter, or has a type that the kernel does not take."""
+    numbers = [row.get(name) for name in (*SHAPE, *kernel.columns)]
+    if row["dtype"] not in kernel.dtypes or any(number is None or pd.isna(number) or number < 0 for number in numbers):
         return None
     n, p, m = (int(row[name]) for name in SHAPE)
     parameters = tuple((name, int(row[name])) for name in kernel.columns)
@@ -313,8 +360,6 @@ def _of_one_commit(kept: Kept) -> Iterator[str]:
     for state, tasks in states.items():
         if not COMMIT.fullmatch(state):
             yield f"{_some(tasks) or 'it'}: measured by no commit: {state}"
-    if not kept.known and COMMIT.fullmatch(kept.commit):
-        yield f"this clone does not have the commit {kept.commit}, so the hashes cannot be checked; fetch it"
 
 
 def _hashes(kept: Kept) -> Iterator[str]:
@@ -324,8 +369,10 @@ def _hashes(kept: Kept) -> Iterator[str]:
     tables = {name: facts[name] for name in ("sizes", "batches", "tune", "instructions")}
     for name, table in ({"measurements.csv": kept.platform.measurements} | tables).items():
         found: dict[str, list[str]] = {}
-        for row in table[table["build_sha256"] != ""].to_dict("records"):
+        for row in table.to_dict("records"):
             kernel = kernels.get(row["kernel"])
+            if not row["build_sha256"] and not (kernel and kernel.source and row.get("status") == Status.OK):
+                continue  # nothing was built
             if kernel is None:
                 own = "that of a kernel"
             elif not kernel.source:
@@ -372,25 +419,27 @@ def _impossible(kept: Kept) -> Iterator[str]:
     """Times out of order, rates that are not those of their times, and rates above those that NVIDIA prints."""
     sheet, name = data_sheets(), kept.platform.device.gpu.get("name")
     sheet = sheet[(sheet["device"] == name) & sheet["quantity"].isin(["multiply_add_rate", "tensor_rate"])]
-    peaks = (ABOVE_PRINTED * sheet.groupby("dtype")["value"].max()).to_dict()
+    peaks = ABOVE_PRINTED * sheet.groupby("dtype")["value"].max()
     rows = kept.platform.measurements
-    for row in rows[(rows["status"] == Status.OK)].to_dict("records"):
+    rows = rows[rows["status"] == Status.OK]
+    rows = rows.assign(
+        rate=2e-6 * rows[SHAPE].astype("float64").prod(axis="columns", skipna=False) / rows["time_ms"],
+        roof=rows["unit_dtype"].map(peaks) / rows["unit_products"].fillna(1).clip(lower=1),
+    )
+    for row in rows.to_dict("records"):
+        label, rate, roof = f"measurements.csv: {row_label(row)}", row["rate"], row["roof"]
         if pd.isna(row["time_ms"]):
             if kept.study["tasks"].get(row["task"], {}).get("method", "sweep") == "sweep":
-                yield f"measurements.csv: {row_label(row)}: ok, but without a time"
+                yield f"{label}: ok, but without a time"
             continue
         names = ["time_min_ms", "time_q1_ms", "time_ms", "time_q3_ms"], ["run_low_ms", "time_ms", "run_high_ms"]
         orders = ([0.0, *(row[name] for name in each if not pd.isna(row[name]))] for each in names)
         if any(low > high * (1 + ROUNDED) for each in orders for low, high in pairwise(each)):
-            yield f"measurements.csv: {row_label(row)}: its times contradict each other"
-        rate = 2e-6 * row["n"] * row["p"] * row["m"] / row["time_ms"] if row["time_ms"] else math.inf
-        if not abs(row["gflops"] / rate - 1) <= ROUNDED:
-            given = f"{row['gflops']:.6g} GFLOP/s"
-            yield f"measurements.csv: {row_label(row)}: {given} are not those of its time, {rate:.6g}"
-        dtype, products = row["unit_dtype"], row["unit_products"]
-        if dtype in peaks and row["gflops"] > peaks[dtype] / products:
-            said = f"{row['gflops']:,.0f} GFLOP/s are above the roof of {peaks[dtype] / products:,.0f}"
-            yield f"measurements.csv: {row_label(row)}: {said}"
+            yield f"{label}: its times contradict each other"
+        if not abs(row["gflops"] - rate) <= ROUNDED * rate:
+            yield f"{label}: {row['gflops']:.6g} GFLOP/s are not those of its time, {rate:.6g}"
+        if row["gflops"] > roof:
+            yield f"{label}: {row['gflops']:,.0f} GFLOP/s are above the roof of {roof:,.0f}"
 
 
 def row_label(row: Mapping[str, Any]) -> str:

@@ -49,8 +49,7 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[str]]:
     source, target = source.resolve(), into / source.resolve().name
     if target.resolve() == source:
         raise UserError(f"{source}: this is recorded already; give a folder such as results/nvidia-h200")
-    into.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=into, prefix=".") as temporary:
+    with tempfile.TemporaryDirectory() as temporary:  # outside the clone, where a remedy is not git's
         made = Path(temporary, source.name)
         _copy(source, made)
         if found := check.check(made, complete=False):
@@ -59,19 +58,24 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[str]]:
         platform = load_platform(made, recorded=True)
         (made / README).write_text(readme_text(made, platform))
         with check.sources(next(iter(platform.commits))) as tree:  # the checks have found it
-            crate.write(made, workflow=(tree or ROOT) / "workflow" / WORKFLOW)
+            crate.write(made, workflow=tree / "workflow" / WORKFLOW)
         if target.exists():
             shutil.rmtree(target)
-        made.rename(target)
+        shutil.copytree(made, target)
     return target, []
 
 
 def _copy(source: Path, made: Path) -> None:
     """Copy the files of a run, without what is private."""
-    device = read_json(source / "device.json")
-    wanted = [name for name in check.files_of(read_json(source / "config.json")) if (source / name).is_file()]
+    wanted = [
+        name
+        for name in check.files_of(read_json(source / "config.json"), source / "config.json")
+        if (source / name).is_file()
+    ]
     wanted += sorted(f"tune/{path.name}" for path in (source / "tune").glob("*.csv"))
-    names = _machines(device, [source / name for name in wanted if name.endswith(".csv")])
+    names = _machines(
+        read_device(source / "device.json").node, [source / name for name in wanted if name.endswith(".csv")]
+    )
     for name in wanted:
         (made / name).parent.mkdir(parents=True, exist_ok=True)
         if name.endswith(".json"):
@@ -81,9 +85,9 @@ def _copy(source: Path, made: Path) -> None:
             _copy_table(source / name, made / name, names)
 
 
-def _machines(device: Mapping[str, Any], tables: Iterable[Path]) -> dict[str, str]:
+def _machines(node: str | None, tables: Iterable[Path]) -> dict[str, str]:
     """The names of a run's machines, with those by which they are recorded: `machine 1` is that of device.json."""
-    found = [device.get("node") or socket.gethostname()]
+    found = [node or socket.gethostname()]
     for path in tables:
         with path.open(newline="", errors="replace") as file:
             found += [row["node"] for row in csv.DictReader(file) if row.get("node")]
