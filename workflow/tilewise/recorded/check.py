@@ -22,7 +22,7 @@ from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT, UserError, checksums
 from tilewise.evidence import Platform, data_sheets, load_platform, refuse_no_run
 from tilewise.explain.provenance import by_card
-from tilewise.files import read_json, remedy, write_json
+from tilewise.files import read_json, write_json
 from tilewise.measure.methods import METHODS
 from tilewise.measure.row_summary import is_right
 from tilewise.study import builds, columns, registry, sweeps
@@ -46,6 +46,8 @@ PRIVATE = re.compile(r"(?<![\w.:/*<>)\]-])/(?:[\w.+@-]+/)+[\w.+@-]*|(?<![\w.+-])
 #: How recording calls the machines of a run.
 MACHINE = re.compile(r"machine \d+")
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
+#: What `sha256sum --check` reads in DIGEST.
+OF_SAMPLES = re.compile(rb"[0-9a-f]{64}  samples\.tar\.xz\n")
 #: NVIDIA prints rates at a clock below the highest: by this a kernel may exceed them.
 ABOVE_PRINTED = 1.15
 #: Times and rates are written in full, so they agree to more digits than this.
@@ -148,7 +150,7 @@ def _commit_of(folder: Path) -> str:
     path = folder / "measurements.csv"
     commits = columns.read(path, "measurements")["commit"].mode()
     if commits.empty:
-        raise UserError(f"{path}: there is no such file, or it has no rows; {remedy(path)}")
+        raise UserError(f"{path}: there is no such file, or it has no rows")
     return str(commits[0])
 
 
@@ -232,6 +234,8 @@ def wrong_samples(folder: Path) -> str:
         return f"{DIGEST}: there is no such file, which has the hash of {ARCHIVE}"
     if archive.is_file() and said.read_bytes().split()[:1] != [sha256(archive).encode()]:
         return f"{ARCHIVE}: it does not have the hash of {DIGEST}"
+    if said.is_file() and not OF_SAMPLES.fullmatch(said.read_bytes()):
+        return f"{DIGEST}: this is not a line with the sha256 of {ARCHIVE}"
     return ""
 
 
@@ -307,9 +311,9 @@ def _whole(kept: Kept) -> Iterator[str]:
         yield f"it lacks the tasks {_some(lacking)} of the study"
     for name in dict.fromkeys([*wanted, *asked]):
         if name not in ("tasks", "platforms", "slurm", "strict") and asked.get(name) != wanted.get(name):
-            yield f"config.json: '{name}' is not as in config/config.yaml"
+            yield f"config.json: '{name}' is not as in config/config.yaml of the run's commit"
     if changed := [task for task, its in asked["tasks"].items() if wanted["tasks"].get(task) != its]:
-        yield f"config.json: the tasks {_some(changed)} are not as in config/config.yaml"
+        yield f"config.json: the tasks {_some(changed)} are not as in config/config.yaml of the run's commit"
     for task, its in wanted["tasks"].items():
         if asked["tasks"].get(task) == its and its.get("method", "sweep") == "sweep":
             yield from _points(kept, task)
@@ -382,7 +386,7 @@ def _hashes(kept: Kept) -> Iterator[str]:
             else:
                 own = of_point(kernel.name, _point_of(row, kernel)) or "that of any build"
             if row["build_sha256"] != own:
-                pair = f"{row['build_sha256'][:10]}, not {own if ' ' in own else own[:10]}"
+                pair = f"{row['build_sha256'][:10] or 'none'}, not {own if ' ' in own else own[:10]}"
                 found.setdefault(row["kernel"], []).append(pair)
         for kernel_name, pairs in found.items():
             said = f"{len(pairs)} rows of {kernel_name} are of other sources or another library than the run's"
@@ -422,12 +426,10 @@ def _impossible(kept: Kept) -> Iterator[str]:
     peaks = ABOVE_PRINTED * sheet.groupby("dtype")["value"].max()
     rows = kept.platform.measurements
     rows = rows[rows["status"] == Status.OK]
-    rows = rows.assign(
-        rate=2e-6 * rows[SHAPE].astype("float64").prod(axis="columns", skipna=False) / rows["time_ms"],
-        roof=rows["unit_dtype"].map(peaks) / rows["unit_products"].fillna(1).clip(lower=1),
-    )
-    for row in rows.to_dict("records"):
-        label, rate, roof = f"measurements.csv: {row_label(row)}", row["rate"], row["roof"]
+    rates = 2e-6 * rows[SHAPE].astype("float64").prod(axis="columns", skipna=False) / rows["time_ms"]
+    roofs = rows["unit_dtype"].map(peaks) / rows["unit_products"].fillna(1).clip(lower=1)
+    for row, rate, roof in zip(rows.to_dict("records"), rates, roofs):
+        label = f"measurements.csv: {row_label(row)}"
         if pd.isna(row["time_ms"]):
             if kept.study["tasks"].get(row["task"], {}).get("method", "sweep") == "sweep":
                 yield f"{label}: ok, but without a time"

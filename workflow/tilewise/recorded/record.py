@@ -1,13 +1,14 @@
 """`tilewise record`: makes a recorded run of the results of a platform, without what is private; and `--cards`, which
 adds the times of its points on further cards of the model."""
 
-import csv
+import contextlib
+import io
 import re
 import shutil
 import socket
 import tarfile
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[str]]:
     if target.resolve() == source:
         raise UserError(f"{source}: this is recorded already; give a folder such as results/nvidia-h200")
     with tempfile.TemporaryDirectory() as temporary:  # outside the clone, where a remedy is not git's
-        made = Path(temporary, source.name)
+        made = Path(temporary).resolve() / source.name
         _copy(source, made)
         if found := check.check(made, complete=False):
             return target, [each.replace(str(made), str(source)) for each in found]
@@ -66,48 +67,40 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[str]]:
 
 
 def _copy(source: Path, made: Path) -> None:
-    """Copy the files of a run, without what is private."""
-    wanted = [
-        name
-        for name in check.files_of(read_json(source / "config.json"), source / "config.json")
-        if (source / name).is_file()
-    ]
+    """Copy the files of a run, without what is private. A damaged table is copied as it is: the checks refuse it."""
+    config = source / "config.json"
+    wanted = [name for name in check.files_of(read_json(config), config) if (source / name).is_file()]
     wanted += sorted(f"tune/{path.name}" for path in (source / "tune").glob("*.csv"))
-    names = _machines(
-        read_device(source / "device.json").node, [source / name for name in wanted if name.endswith(".csv")]
-    )
+    tables = {name: _cells(source / name) for name in wanted if name.endswith(".csv")}
+    nodes = [read_device(source / "device.json").node or socket.gethostname()]
+    nodes += [node for table in tables.values() if "node" in table for node in table["node"]]
+    names = {node: f"machine {number}" for number, node in enumerate(filter(None, dict.fromkeys(nodes)), 1)}
     for name in wanted:
         (made / name).parent.mkdir(parents=True, exist_ok=True)
-        if name.endswith(".json"):
+        if name not in tables:
             own = {"node": "machine 1", "slurm_job": None} if name == "device.json" else {}
             write_json(_public(read_json(source / name), names) | own, made / name)
-        else:
-            _copy_table(source / name, made / name, names)
+            continue
+        shutil.copy2(source / name, made / name)  # its time says when it was measured
+        if not tables[name].empty:
+            write_csv(_public_table(tables[name], names), made / name)
+            shutil.copystat(source / name, made / name)
 
 
-def _machines(node: str | None, tables: Iterable[Path]) -> dict[str, str]:
-    """The names of a run's machines, with those by which they are recorded: `machine 1` is that of device.json."""
-    found = [node or socket.gethostname()]
-    for path in tables:
-        with path.open(newline="", errors="replace") as file:
-            found += [row["node"] for row in csv.DictReader(file) if row.get("node")]
-    return {name: f"machine {number}" for number, name in enumerate(dict.fromkeys(found), 1)}
+def _cells(path: Path) -> pd.DataFrame:
+    """The cells of a CSV as they are written, so that numbers keep their digits; empty if it is damaged."""
+    content = path.read_bytes()
+    with contextlib.suppress(ValueError):
+        if content.endswith(b"\n"):  # else its last line is cut short
+            return pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)
+    return pd.DataFrame()
 
 
-def _copy_table(path: Path, made: Path, names: Mapping[str, str]) -> None:
-    """Copy a CSV: its numbers as they are, digit by digit, its words without what is private."""
-    with (
-        path.open(encoding="utf-8", newline="", errors="replace") as file,
-        made.open("w", encoding="utf-8", newline="") as copy,
-    ):
-        rows = csv.DictReader(file)
-        writer = csv.DictWriter(copy, rows.fieldnames or [], lineterminator="\n", extrasaction="ignore")
-        writer.writeheader()
-        for row in rows:
-            words = {name: _public(row[name], names) for name in _TEXTS if row.get(name)}
-            place = {"slurm_job": "", "node": names.get(row.get("node", ""), "")}
-            writer.writerow(row | words | {name: place[name] for name in place if name in row})
-    shutil.copystat(path, made)  # which says when it was measured
+def _public_table(table: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
+    """A table of cells without what is private."""
+    place = {"slurm_job": lambda _: "", "node": lambda node: names.get(node, "")}
+    changes = {name: place.get(name, lambda text: _public(text, names)) for name in table if name in _TEXTS}
+    return table.assign(**{name: table[name].map(change) for name, change in changes.items()})
 
 
 def _public(data: Any, names: Mapping[str, str]) -> Any:
