@@ -91,8 +91,7 @@ def _findings(folder: Path, complete: bool) -> Iterator[str]:
         except UserError as error:  # the study of another commit would make right files look wrong
             yield f"commit: {error}"
             return
-        wrong = [*_files(folder, study, kernels), *(_described(folder) if complete else ())]
-        platform = None
+        wrong, platform = list(_files(folder, study, kernels, complete)), None
         try:
             platform = load_platform(folder, kernels=kernels)
         except UserError as error:
@@ -118,8 +117,8 @@ def _no_files(folder: Path) -> Iterator[str]:
             continue
         if name in FOLDERS and path.is_dir() and not linked:
             continue
-        what = "a link" if linked else "a folder" if path.is_dir() else "a file that you cannot read"
-        what = what if linked or path.is_dir() or path.is_file() else "a device or a pipe"
+        kinds = {"a link": linked, "a folder": path.is_dir(), "a file that you cannot read": path.is_file()}
+        what = next((kind for kind, holds in kinds.items() if holds), "a device or a pipe")
         yield f"{path}: this is {what}, not a file of a recorded run; remove it, or put the file there"
 
 
@@ -203,13 +202,13 @@ def files_of(config: Mapping[str, Any], place: Path | str) -> dict[str, str]:
     )
 
 
-def _files(folder: Path, study: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> Iterator[str]:
-    """Files that are missing, damaged, of another form, or none of a run."""
+def _files(folder: Path, study: Mapping[str, Any], kernels: Mapping[str, Kernel], complete: bool) -> Iterator[str]:
+    """Files that are missing, damaged, of another form, none of a run, or not as the crate describes them."""
     wanted, parameters = files_of(study, "config/config.yaml"), registry.parameters(kernels)
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    for name in wanted:
-        if name not in there and name not in ON_REQUEST:
-            yield f"{name}: there is no such file"
+    needed = [*wanted, *((README, WORKFLOW, checksums.METADATA) if complete else ())]
+    missing = [name for name in needed if name not in (*there, *ON_REQUEST)]
+    yield from (f"{name}: there is no such file" for name in missing)
     kinds = dict.fromkeys(BY_RECORDING, "") | {f"tune/{kernel}.csv": "tune" for kernel in kernels} | wanted
     kinds["cards.csv"] = "cards"
     yield from (f"{name}: a recorded run has no such file" for name in sorted(there - set(kinds)))
@@ -225,6 +224,9 @@ def _files(folder: Path, study: Mapping[str, Any], kernels: Mapping[str, Kernel]
             yield str(error)
     if wrong := wrong_samples(folder):
         yield wrong
+    if complete and checksums.METADATA in there:
+        with contextlib.suppress(UserError):  # a crate that cannot be read is a finding already
+            yield from islice(checksums.differences(folder), MOST_FINDINGS)
 
 
 def wrong_samples(folder: Path) -> str:
@@ -237,15 +239,6 @@ def wrong_samples(folder: Path) -> str:
     if said.is_file() and not OF_SAMPLES.fullmatch(said.read_bytes()):
         return f"{DIGEST}: this is not a line with the sha256 of {ARCHIVE}"
     return ""
-
-
-def _described(folder: Path) -> Iterator[str]:
-    """Files that recording adds and that are missing, and files that are not those of the crate."""
-    missing = [name for name in (README, WORKFLOW, checksums.METADATA) if not (folder / name).is_file()]
-    yield from (f"{name}: there is no such file, which `tilewise record` writes" for name in missing)
-    if checksums.METADATA not in missing:
-        with contextlib.suppress(UserError):  # a crate that cannot be read is a finding already
-            yield from islice(checksums.differences(folder), MOST_FINDINGS)
 
 
 def find_private(folder: Path) -> Iterator[str]:
@@ -462,7 +455,8 @@ REMEDIES = {
     "files": "`make report` finishes a run and makes its files again; a recorded file is restored by git",
     "private": "record the run again by `tilewise record`, which takes names and paths out",
     "whole": "run the study as config/config.yaml has it at a commit: `make report`, without other options",
-    "commit": "`git stash`, `make clean`, `make report` measure all by one commit; `git fetch --unshallow` fetches all",
+    "commit": "`git stash`, `make clean`, `make report` measure all by one commit; `git fetch --unshallow` fetches "
+    "all; a commit of another version is checked by that version",
     "hashes": "`git stash`, `make clean`, `make report` measure all by one commit",
     "statuses": "mend the cause (for other languages `pip install -r requirements/languages.txt`, or uninstall them), "
     "then `rm results/<platform>/{journal,tasks,tables}/<task>.*`, `make report` measure the task again",

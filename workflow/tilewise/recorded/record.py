@@ -16,7 +16,7 @@ import pandas as pd
 
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.checksums import METADATA
-from tilewise.evidence import Platform, load_platform, refuse_no_run
+from tilewise.evidence import load_platform, refuse_no_run
 from tilewise.files import read_json, write_csv, write_json
 from tilewise.recorded import check
 from tilewise.recorded.check import ARCHIVE, DIGEST, README, WORKFLOW, readme_text, sha256
@@ -146,7 +146,9 @@ def add_cards(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, in
     several platforms or none of the recorded ones, or if they have nothing to add.
     """
     kernels = registry.load()
-    names = sorted({_platform_name(run) for run in runs})
+    for run in runs:
+        refuse_no_run(run)
+    names = sorted({read_device(run / "device.json").platform for run in runs})
     if len(names) > 1:
         raise UserError(f"record --cards: these are runs of several platforms: {', '.join(names)}; name one's")
     target = recorded / names[0]
@@ -157,15 +159,16 @@ def add_cards(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, in
     for run in runs:
         rows = _finished_tasks(run, kernels)
         rows = rows[(rows["status"] == Status.OK) & rows["time_ms"].notna() & (rows["gpu_uuid"].fillna("") != "")]
-        rows = _beside(_renamed(rows, kept), kept)
-        rows = rows[rows["recorded_uuid"].notna() & (rows["recorded_uuid"] != rows["gpu_uuid"])]
-        other = rows["build_sha256"] != rows["recorded_sha256"]
+        rows = _renamed(rows, kept.measurements)
+        own = _recorded(rows, kept.measurements, _key(kept.measurements), ["gpu_uuid", "build_sha256"])
+        rows = rows[own["gpu_uuid"].notna() & (own["gpu_uuid"] != rows["gpu_uuid"])]
+        other = rows["build_sha256"] != own.loc[rows.index, "build_sha256"]
         # As the table of kernels in turns has it: to the faster of the library's calls.
         rows["sustained_vs_best"] = rows[["sustained_vs_best", "sustained_vs_default"]].min(axis="columns")
         rows.loc[_of_other_library(rows, other, kernels), list(RATIOS)] = float("nan")
         words = "built from other sources than the recorded row"
         left_out += [f"{run}: {check.row_label(row)}: {words}" for row in rows[other].to_dict("records")]
-        found.append(rows[~other].drop(columns=["recorded_uuid", "recorded_sha256"]).assign(platform=names[0]))
+        found.append(rows[~other].assign(platform=names[0]))
     table = pd.concat(found, ignore_index=True)
     key = _key(table)
     table = table.sort_values(key, kind="stable", key=lambda column: column.astype(str))
@@ -185,12 +188,6 @@ def add_cards(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, in
     return target / CARDS, len(table), left_out
 
 
-def _platform_name(run: Path) -> str:
-    """The name of the platform of a run."""
-    refuse_no_run(run)
-    return read_device(run / "device.json").platform
-
-
 def _finished_tasks(run: Path, kernels: Mapping[str, Kernel]) -> pd.DataFrame:
     """The rows of measurements.csv of a run's finished tasks, though the run as a whole may have none."""
     paths = sorted((run / "tasks").glob("*.csv"))
@@ -199,15 +196,18 @@ def _finished_tasks(run: Path, kernels: Mapping[str, Kernel]) -> pd.DataFrame:
     return columns.read_all(paths, "measurements", registry.parameters(kernels))
 
 
-def _renamed(rows: pd.DataFrame, kept: Platform) -> pd.DataFrame:
+def _renamed(rows: pd.DataFrame, recorded: pd.DataFrame) -> pd.DataFrame:
     """Rows; those in turns whose task the recorded run lacks get its first task that timed the same point
     in turns."""
-    known = kept.measurements[kept.measurements["turns"].notna()]
-    strange = rows["turns"].notna() & ~rows["task"].isin(kept.measurements["task"])
-    key = [name for name in _key(known) if name != "task"]
-    named = known.drop_duplicates(key)[[*key, "task"]].rename(columns={"task": "recorded_task"})
-    found = rows.reindex(columns=list(dict.fromkeys([*rows, *key]))).merge(named, how="left", on=key)["recorded_task"]
-    return rows.assign(task=rows["task"].mask(strange.to_numpy(), found.set_axis(rows.index)))
+    in_turns = recorded[recorded["turns"].notna()]
+    tasks = _recorded(rows, in_turns, [name for name in _key(recorded) if name != "task"], ["task"])["task"]
+    return rows.assign(task=rows["task"].mask(rows["turns"].notna() & ~rows["task"].isin(recorded["task"]), tasks))
+
+
+def _recorded(rows: pd.DataFrame, recorded: pd.DataFrame, key: list[str], names: list[str]) -> pd.DataFrame:
+    """Columns of the first recorded row of each row's point, which `key` names; empty where there is none."""
+    known = recorded.drop_duplicates(key)[[*key, *names]]
+    return rows.reindex(columns=key).merge(known, how="left", on=key)[names].set_axis(rows.index)
 
 
 def _of_other_library(rows: pd.DataFrame, other: pd.Series, kernels: Mapping[str, Kernel]) -> pd.Series:
@@ -215,14 +215,6 @@ def _of_other_library(rows: pd.DataFrame, other: pd.Series, kernels: Mapping[str
     product = ["dtype", *columns.SHAPE]
     library = rows["kernel"].isin([name for name, kernel in kernels.items() if kernel.library])
     return (other & library).groupby([rows[name] for name in product], dropna=False).transform("any")
-
-
-def _beside(rows: pd.DataFrame, kept: Platform) -> pd.DataFrame:
-    """Rows with the card and the hash of the recorded row of their point, in the order of `rows`."""
-    key = _key(kept.measurements)
-    known = kept.measurements.drop_duplicates(key)[[*key, "gpu_uuid", "build_sha256"]]
-    known = known.rename(columns={"gpu_uuid": "recorded_uuid", "build_sha256": "recorded_sha256"})
-    return rows.reindex(columns=list(dict.fromkeys([*rows, *key]))).merge(known, how="left", on=key)
 
 
 def _key(rows: pd.DataFrame) -> list[str]:
