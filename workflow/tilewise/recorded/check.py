@@ -43,6 +43,8 @@ BY_RECORDING = (README, WORKFLOW, ARCHIVE, DIGEST, checksums.METADATA)
 LISTED, MOST_FINDINGS = 3, 20
 #: Paths and addresses of mail.
 PRIVATE = re.compile(r"(?<![\w.:/*<>)\]-])/(?:[\w.+@-]+/)+[\w.+@-]*|(?<![\w.+-])[\w.+-]+@[\w-]+\.[a-z]{2,}")
+#: What names where a row was measured, in tables and in device.json.
+PLACES = ("node", "slurm_job")
 #: How recording calls the machines of a run.
 MACHINE = re.compile(r"machine \d+")
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
@@ -247,12 +249,14 @@ def find_private(folder: Path) -> Iterator[str]:
         place, text = path.relative_to(folder), path.read_text(errors="replace")
         found = dict.fromkeys(each[0] for each in PRIVATE.finditer(text))
         yield from (f"{place}: '{each}'" for each in list(found)[:LISTED])
-        names = set()
-        with contextlib.suppress(UserError):
-            names = {str(read_json(path).get("node") or "")} if path.name == "device.json" else set()
-        for column in ("node", "slurm_job") if path.suffix == ".csv" else ():
-            with contextlib.suppress(ValueError):  # the file lacks the column, or is no table
-                names |= set(pd.read_csv(path, usecols=[column], dtype=str)[column].dropna())
+        rows: list[Mapping[str, Any]] = []
+        with contextlib.suppress(UserError, ValueError):  # what is damaged is a finding already
+            if path.name == "device.json":
+                rows = [read_json(path)]
+            elif path.suffix == ".csv":
+                cells = pd.read_csv(path, usecols=PLACES.__contains__, dtype=str, keep_default_na=False)
+                rows = cells.to_dict("records")
+        names = {str(row.get(name) or "") for row in rows for name in PLACES}
         strange = [each for each in sorted(names) if each and not MACHINE.fullmatch(each)]
         yield from (f"{place}: the name of a machine or job, '{each}'" for each in strange[:LISTED])
 
