@@ -1,6 +1,7 @@
 """`tilewise record`: a run comes back as it was, and what is planted is refused by name."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -246,6 +247,12 @@ def remove(path):
     path.unlink()
 
 
+def linked(path, to):
+    """Put a link in the place of a file."""
+    path.unlink()
+    path.symlink_to(to)
+
+
 #: Damaged files are those of test_damage.py; here one stands for all.
 PLANTED = {
     "hash": (
@@ -364,6 +371,50 @@ PLANTED = {
         lambda run: replaced(run / "config.json", r'"tasks": {', '"tasks": {"mine": {"sizes": [1, 1000000000]}, '),
         "whole: config.json: the tasks mine are not as in config/config.yaml",
     ),
+    "a setting of no study": (
+        lambda run: replaced(run / "config.json", r'"tasks": {', '"mood": 1, "tasks": {', 1),
+        "whole: config.json: 'mood' is not as in config/config.yaml of the run's commit",
+    ),
+    "no size": (
+        lambda run: edited(run, put("n", None, task="task2a", kernel="tiled", tile=8)),
+        r"whole: task2a: \d+ rows are no points of it: task2a tiled",
+    ),
+    "a size of nothing": (
+        lambda run: edited(run, put("n", 0, task="task2a", kernel="tiled", tile=8)),
+        r"possible: measurements.csv: task2a tiled float 0x\d+x\d+ block_x=8 block_y=8 tile=8: .* are not those of its",
+    ),
+    "an unknown element type": (
+        lambda run: edited(run, put("dtype", "quad", task="task2a", kernel="tiled", tile=8)),
+        "hashes: measurements.csv: 5 rows of tiled .* not that of any build",
+    ),
+    "no hash": (
+        lambda run: edited(run, put("build_sha256", None, kernel="tiled", tile=8)),
+        r"hashes: measurements.csv: \d+ rows of tiled .* the first has none, not",
+    ),
+    "no rows": (
+        lambda run: edited(run, lambda rows: rows.head(0)),
+        "files: .*/measurements.csv: there is no such file, or it has no rows",
+    ),
+    "a link to a device": (
+        lambda run: linked(run / "facts/energy.csv", "/dev/zero"),
+        "files: .*/facts/energy.csv: this is a link, not a file of a recorded run",
+    ),
+    "a link to itself": (
+        lambda run: linked(run / "measurements.csv", "measurements.csv"),
+        "files: .*/measurements.csv: this is a link, not a file of a recorded run",
+    ),
+    "a folder in place of a file": (
+        lambda run: (remove(run / "README.md"), (run / "README.md").mkdir()),
+        "files: .*/README.md: this is a folder, not a file of a recorded run",
+    ),
+    "a pipe": (
+        lambda run: os.mkfifo(run / "pipe.csv"),
+        "files: .*/pipe.csv: this is a device or a pipe, not a file of a recorded run",
+    ),
+    "a hash of samples that lie elsewhere": (
+        lambda run: (remove(run / "samples.tar.xz"), cut(run / "samples.sha256")),
+        "files: samples.sha256: this is not a line with the sha256 of samples.tar.xz",
+    ),
     "a hash that is no text": (
         lambda run: (run / "samples.sha256").write_bytes(b"\xff\xfe"),
         "files: samples.tar.xz: it does not have the hash of samples.sha256",
@@ -415,6 +466,26 @@ def test_a_run_of_two_commits_is_not_recorded_and_the_old_one_stays(results, tmp
     assert "rows of multi_tile are of other sources" in said
     assert {path: path.read_bytes() for path in into.rglob("*") if path.is_file()} == before
     assert [path.name for path in into.iterdir()] == [NAME], "nothing is left over"
+
+
+def test_damaged_results_are_named_where_they_lie(results, tmp_path, capsys):
+    cut(results / "facts/energy.csv")
+    assert main(["record", str(results), "--into", str(tmp_path / "kept")]) == 1
+    said = f"refused: files: {results}/facts/energy.csv: the last line is cut short; delete the file and run again"
+    assert said in capsys.readouterr().out.splitlines()
+
+
+def test_a_study_that_this_version_does_not_read_is_not_blamed_on_the_run(recorded, monkeypatch, capsys):
+    monkeypatch.delitem(check.METHODS, "energy")  # the run's commit has a task of a method that vanished since
+    assert main(["record", "--check", str(recorded)]) == 1
+    head, refused, remedy = capsys.readouterr().out.splitlines()
+    assert head == f"{recorded}: refused" and remedy.startswith("  remedy of commit: ")
+    words = (
+        r"this version does not read kernels and config of the commit \w{10} \(config/config.yaml: tasks.energy.method"
+    )
+    assert re.match(
+        rf"  refused: commit: {words}.* check the run by its own version: `git switch --detach \w{{10}}`", refused
+    )
 
 
 def test_the_recorded_runs_are_right(capsys):

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import hashlib
 import io
-import math
+import os
 import re
 import subprocess
 import tempfile
@@ -19,7 +19,7 @@ import jinja2
 import pandas as pd
 
 from kernelscope.yaml_input import read_yaml
-from tilewise import KERNELS, ROOT, UserError, checksums
+from tilewise import ROOT, UserError, checksums
 from tilewise.evidence import Platform, data_sheets, load_platform, refuse_no_run
 from tilewise.explain.provenance import by_card
 from tilewise.files import read_json, write_json
@@ -36,14 +36,20 @@ from tilewise.study.sweeps import Target
 README, WORKFLOW, ARCHIVE, DIGEST = "README.md", "Snakefile", "samples.tar.xz", "samples.sha256"
 #: Files that a run has only if they were requested as targets.
 ON_REQUEST = ("counters.csv",)
+#: The folders of a run.
+FOLDERS = ("facts", "tune")
 BY_RECORDING = (README, WORKFLOW, ARCHIVE, DIGEST, checksums.METADATA)
 #: The most names in a message, and the most messages of a check.
 LISTED, MOST_FINDINGS = 3, 20
 #: Paths and addresses of mail.
 PRIVATE = re.compile(r"(?<![\w.:/*<>)\]-])/(?:[\w.+@-]+/)+[\w.+@-]*|(?<![\w.+-])[\w.+-]+@[\w-]+\.[a-z]{2,}")
+#: What names where a row was measured, in tables and in device.json.
+PLACES = ("node", "slurm_job")
 #: How recording calls the machines of a run.
 MACHINE = re.compile(r"machine \d+")
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
+#: What `sha256sum --check` reads in DIGEST.
+OF_SAMPLES = re.compile(rb"[0-9a-f]{64}  samples\.tar\.xz\n")
 #: NVIDIA prints rates at a clock below the highest: by this a kernel may exceed them.
 ABOVE_PRINTED = 1.15
 #: Times and rates are written in full, so they agree to more digits than this.
@@ -52,15 +58,10 @@ ROUNDED = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """A run in a folder, and what it is checked against: registry, config and Snakefile of its commit.
-
-    `known` is whether this clone has that commit; without it they are those of today.
-    """
+    """A run in a folder, with the registry and the config of its commit, against which it is checked."""
 
     folder: Path
     platform: Platform
-    commit: str
-    known: bool
     kernels: Mapping[str, Kernel]
     study: Mapping[str, Any]
 
@@ -72,61 +73,102 @@ def check(folder: Path, complete: bool = True) -> list[str]:
     Without `complete` it may lack what recording adds. Raises UserError if the folder is no run.
     """
     refuse_no_run(folder)
-    return list(_findings(folder, complete))
+    return list(_findings(folder.resolve(), complete))
 
 
 def _findings(folder: Path, complete: bool) -> Iterator[str]:
-    commit = _commit_of(folder)
-    with sources(commit) as tree:
-        kernels, study = _study(tree)
-        wrong = [*_files(folder, study, kernels), *(_described(folder) if complete else ())]
-        yield from (f"files: {each}" for each in wrong)
-        yield from (f"private: {each}" for each in find_private(folder))
+    if strange := list(_no_files(folder)):  # a pipe, or a link to a device, would be read without end
+        yield from (f"files: {each}" for each in strange)
+        return
+    yield from (f"private: {each}" for each in find_private(folder))
+    try:
+        commit = _commit_of(folder)
+    except UserError as error:
+        yield f"files: {error}"
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            tree = stack.enter_context(sources(commit))
+            kernels, study = _study(tree, commit)
+        except UserError as error:  # the study of another commit would make right files look wrong
+            yield f"commit: {error}"
+            return
+        wrong, platform = list(_files(folder, study, kernels, complete)), None
         try:
             platform = load_platform(folder, kernels=kernels)
-        except UserError as error:  # what cannot be read cannot be checked
-            yield from [f"files: {error}"] * (str(error) not in wrong)
+        except UserError as error:
+            wrong.append(str(error))
+        yield from (f"files: {each}" for each in dict.fromkeys(wrong))
+        if platform is None:  # what cannot be read cannot be checked
             return
         if not (platform.has_gpu and platform.device.gpu):
             yield "whole: it has no times of a GPU"
             return
-        kept = Kept(folder, platform, commit, tree is not None, kernels, study)
+        kept = Kept(folder, platform, kernels, study)
         for name, one in CHECKS.items():
             found = list(islice(one(kept), MOST_FINDINGS + 1))
             yield from (f"{name}: {says}" for says in found[:MOST_FINDINGS])
             yield from [f"{name}: and more of this kind"] * (len(found) > MOST_FINDINGS)
 
 
+def _no_files(folder: Path) -> Iterator[str]:
+    """What is in the folder of a run and is no file that can be read. The samples may be linked."""
+    for path in sorted(folder.rglob("*")):
+        name, linked = path.relative_to(folder).as_posix(), path.is_symlink()
+        if path.is_file() and os.access(path, os.R_OK) and (not linked or name == ARCHIVE):
+            continue
+        if name in FOLDERS and path.is_dir() and not linked:
+            continue
+        kinds = {"a link": linked, "a folder": path.is_dir(), "a file that you cannot read": path.is_file()}
+        what = next((kind for kind, holds in kinds.items() if holds), "a device or a pipe")
+        yield f"{path}: this is {what}, not a file of a recorded run; remove it, or put the file there"
+
+
 @contextlib.contextmanager
-def sources(commit: str) -> Iterator[Path | None]:
-    """A folder with kernels, config and Snakefile of a commit, from git's history; None if this clone lacks it."""
+def sources(commit: str) -> Iterator[Path]:
+    """A folder with kernels, config and Snakefile of a commit, from git's history.
+
+    Raises UserError if this clone lacks them.
+    """
+    if not COMMIT.fullmatch(commit):  # anybody may have written the file that has it
+        raise UserError(f"measurements.csv: most rows are measured by no commit: '{commit}'; measure in a clone of git")
     command = ["git", "-C", str(ROOT), "archive", "--format=zip", commit, "kernels", "config", "workflow/Snakefile"]
-    archive = b""
-    if COMMIT.fullmatch(commit):  # anybody may have written the file that has it
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            archive = subprocess.run(command, capture_output=True, timeout=60, check=True).stdout
-    with tempfile.TemporaryDirectory() as folder:
-        if archive:
-            with zipfile.ZipFile(io.BytesIO(archive)) as files:
-                files.extractall(folder)
-        yield Path(folder) if archive else None
+    try:
+        archive = subprocess.run(command, capture_output=True, timeout=60, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        said = (getattr(error, "stderr", None) or str(error).encode()).decode(errors="replace").strip()
+        raise UserError(
+            f"this clone does not have the commit {commit}, or not its kernels and config ({said}), so the run cannot "
+            "be held against them; fetch it"
+        ) from None
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(io.BytesIO(archive)) as files:
+        files.extractall(folder)
+        yield Path(folder)
 
 
 def _commit_of(folder: Path) -> str:
-    """The commit of most of a run's rows."""
-    with contextlib.suppress(OSError, ValueError, LookupError, UserError):
-        stated = pd.read_csv(folder / "measurements.csv", usecols=["commit"], dtype=str)["commit"].dropna()
-        return str(stated.mode()[0])
-    return ""
+    """The commit of most of a run's rows; empty if they have none. Raises UserError if there are no rows to read."""
+    path = folder / "measurements.csv"
+    commits = columns.read(path, "measurements")["commit"].mode()
+    if commits.empty:
+        raise UserError(f"{path}: there is no such file, or it has no rows")
+    return str(commits[0])
 
 
-def _study(tree: Path | None) -> tuple[Mapping[str, Kernel], Mapping[str, Any]]:
-    """Registry and config of a commit; those of today if it is not known, or has other forms of them."""
-    with contextlib.suppress(UserError, LookupError, TypeError):
-        if tree:
-            _declare_needs(tree / "kernels" / "registry.yaml")
-            return registry.load(tree / "kernels", checked=True), read_yaml(tree / "config" / "config.yaml")
-    return registry.load(KERNELS), read_yaml(ROOT / "config" / "config.yaml")
+def _study(tree: Path, commit: str) -> tuple[Mapping[str, Kernel], Mapping[str, Any]]:
+    """Registry and config of a commit. Raises UserError if they have forms that this version does not read."""
+    try:
+        _declare_needs(tree / "kernels" / "registry.yaml")
+        kernels = registry.load(tree / "kernels", checked=True)
+        study = read_yaml(tree / "config" / "config.yaml")
+        files_of(study, "config/config.yaml")
+    except (UserError, LookupError, TypeError, AttributeError) as error:
+        said = str(error).replace(f"{tree}/", "")
+        raise UserError(
+            f"this version does not read kernels and config of the commit {commit} ({said}); check the run by its own "
+            f"version: `git switch --detach {commit}`"
+        ) from None
+    return kernels, study
 
 
 def _declare_needs(path: Path) -> None:
@@ -143,29 +185,32 @@ def _declare_needs(path: Path) -> None:
 # ---- Files -----------------------------------------------------------------------------------------------------------
 
 
-def files_of(config: Mapping[str, Any]) -> dict[str, str]:
+def files_of(config: Mapping[str, Any], place: Path | str) -> dict[str, str]:
     """The files of a whole run by their path in its folder, with their kind in columns.FILES, which JSON lacks.
 
-    Raises UserError if `config` is none of tasks.
+    Raises UserError, which begins with `place`, if `config` is none of tasks with known methods.
     """
     try:
         methods = {task: its.get("method", "sweep") for task, its in config["tasks"].items()}
-        facts = {f"facts/{task}.csv": name for task, name in methods.items() if not METHODS[name].on_request}
     except (LookupError, AttributeError, TypeError):
-        raise UserError("config.json: this is not a config of tasks with known methods; copy that of the run") from None
+        raise UserError(f"{place}: this is not a config of tasks; restore that of the run") from None
+    for task, name in methods.items():
+        if name not in list(METHODS):  # it may be a list itself
+            raise UserError(f"{place}: tasks.{task}.method: {name!r} is none of {', '.join(METHODS)}; correct it")
+    facts = {f"facts/{task}.csv": name for task, name in methods.items() if not METHODS[name].on_request}
     whole = {f"{name}.csv": name for name in WHOLE}
     return {"device.json": "", "config.json": "", "measurements.csv": "measurements", "accuracy.csv": "accuracy"} | (
         whole | facts
     )
 
 
-def _files(folder: Path, study: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> Iterator[str]:
-    """Files that are missing, damaged, of another form, or none of a run."""
-    wanted, parameters = files_of(study), registry.parameters(kernels)
+def _files(folder: Path, study: Mapping[str, Any], kernels: Mapping[str, Kernel], complete: bool) -> Iterator[str]:
+    """Files that are missing, damaged, of another form, none of a run, or not as the crate describes them."""
+    wanted, parameters = files_of(study, "config/config.yaml"), registry.parameters(kernels)
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    for name in wanted:
-        if name not in there and name not in ON_REQUEST:
-            yield f"{name}: there is no such file"
+    needed = [*wanted, *((README, WORKFLOW, checksums.METADATA) if complete else ())]
+    missing = [name for name in needed if name not in (*there, *ON_REQUEST)]
+    yield from (f"{name}: there is no such file" for name in missing)
     kinds = dict.fromkeys(BY_RECORDING, "") | {f"tune/{kernel}.csv": "tune" for kernel in kernels} | wanted
     kinds["cards.csv"] = "cards"
     yield from (f"{name}: a recorded run has no such file" for name in sorted(there - set(kinds)))
@@ -181,6 +226,9 @@ def _files(folder: Path, study: Mapping[str, Any], kernels: Mapping[str, Kernel]
             yield str(error)
     if wrong := wrong_samples(folder):
         yield wrong
+    if complete and checksums.METADATA in there:
+        with contextlib.suppress(UserError):  # a crate that cannot be read is a finding already
+            yield from islice(checksums.differences(folder), MOST_FINDINGS)
 
 
 def wrong_samples(folder: Path) -> str:
@@ -190,16 +238,9 @@ def wrong_samples(folder: Path) -> str:
         return f"{DIGEST}: there is no such file, which has the hash of {ARCHIVE}"
     if archive.is_file() and said.read_bytes().split()[:1] != [sha256(archive).encode()]:
         return f"{ARCHIVE}: it does not have the hash of {DIGEST}"
+    if said.is_file() and not OF_SAMPLES.fullmatch(said.read_bytes()):
+        return f"{DIGEST}: this is not a line with the sha256 of {ARCHIVE}"
     return ""
-
-
-def _described(folder: Path) -> Iterator[str]:
-    """Files that recording adds and that are missing, and files that are not those of the crate."""
-    missing = [name for name in (README, WORKFLOW, checksums.METADATA) if not (folder / name).is_file()]
-    yield from (f"{name}: there is no such file, which `tilewise record` writes" for name in missing)
-    if checksums.METADATA not in missing:
-        with contextlib.suppress(UserError):  # a crate that cannot be read is a finding already
-            yield from islice(checksums.differences(folder), MOST_FINDINGS)
 
 
 def find_private(folder: Path) -> Iterator[str]:
@@ -208,12 +249,14 @@ def find_private(folder: Path) -> Iterator[str]:
         place, text = path.relative_to(folder), path.read_text(errors="replace")
         found = dict.fromkeys(each[0] for each in PRIVATE.finditer(text))
         yield from (f"{place}: '{each}'" for each in list(found)[:LISTED])
-        names = set()
-        with contextlib.suppress(UserError):
-            names = {str(read_json(path).get("node") or "")} if path.name == "device.json" else set()
-        for column in ("node", "slurm_job") if path.suffix == ".csv" else ():
-            with contextlib.suppress(ValueError):  # the file lacks the column, or is no table
-                names |= set(pd.read_csv(path, usecols=[column], dtype=str)[column].dropna())
+        rows: list[Mapping[str, Any]] = []
+        with contextlib.suppress(UserError, ValueError):  # what is damaged is a finding already
+            if path.name == "device.json":
+                rows = [read_json(path)]
+            elif path.suffix == ".csv":
+                cells = pd.read_csv(path, usecols=PLACES.__contains__, dtype=str, keep_default_na=False)
+                rows = cells.to_dict("records")
+        names = {str(row.get(name) or "") for row in rows for name in PLACES}
         strange = [each for each in sorted(names) if each and not MACHINE.fullmatch(each)]
         yield from (f"{place}: the name of a machine or job, '{each}'" for each in strange[:LISTED])
 
@@ -263,11 +306,11 @@ def _whole(kept: Kept) -> Iterator[str]:
         yield f"device.json and measurements.csv: the platform is '{_some(sorted(names))}', not '{kept.folder.name}'"
     if lacking := [task for task in wanted["tasks"] if task not in asked["tasks"]]:
         yield f"it lacks the tasks {_some(lacking)} of the study"
-    for name in wanted:
-        if name not in ("tasks", "platforms", "slurm", "strict") and asked.get(name) != wanted[name]:
-            yield f"config.json: '{name}' is not as in config/config.yaml"
+    for name in dict.fromkeys([*wanted, *asked]):
+        if name not in ("tasks", "platforms", "slurm", "strict") and asked.get(name) != wanted.get(name):
+            yield f"config.json: '{name}' is not as in config/config.yaml of the run's commit"
     if changed := [task for task, its in asked["tasks"].items() if wanted["tasks"].get(task) != its]:
-        yield f"config.json: the tasks {_some(changed)} are not as in config/config.yaml"
+        yield f"config.json: the tasks {_some(changed)} are not as in config/config.yaml of the run's commit"
     for task, its in wanted["tasks"].items():
         if asked["tasks"].get(task) == its and its.get("method", "sweep") == "sweep":
             yield from _points(kept, task)
@@ -277,7 +320,11 @@ def _points(kept: Kept, task: str) -> Iterator[str]:
     """Points of a sweep without a row, and rows that are no points of it."""
     capability = kept.platform.device.gpu["compute_capability"]
     target = Target("gpu", sweeps.gpu_of_choices(kept.platform.name, kept.kernels, capability))
-    asked = {_sorted(point): point.label() for point in sweeps.expand(kept.study, kept.kernels, task, target)}
+    try:
+        asked = {_sorted(point): point.label() for point in sweeps.expand(kept.study, kept.kernels, task, target)}
+    except (UserError, LookupError) as error:
+        yield f"{task}: this version does not plan its points ({error}); check the run by the version that measured it"
+        return
     measured, there = kept.platform.measurements, {}
     for row in measured[measured["task"] == task].to_dict("records"):
         kernel = kept.kernels.get(row["kernel"])
@@ -291,8 +338,9 @@ def _points(kept: Kept, task: str) -> Iterator[str]:
 
 def _point_of(row: Mapping[str, Any], kernel: Kernel) -> Point | None:
     """The point of a row, to be held against what the registry of the run's commit plans for it; None if the row lacks
-    a parameter."""
-    if any(pd.isna(row.get(name)) for name in kernel.columns):
+    a size or a parameter, or has a type that the kernel does not take."""
+    numbers = [row.get(name) for name in (*SHAPE, *kernel.columns)]
+    if row["dtype"] not in kernel.dtypes or any(number is None or pd.isna(number) or number < 0 for number in numbers):
         return None
     n, p, m = (int(row[name]) for name in SHAPE)
     parameters = tuple((name, int(row[name])) for name in kernel.columns)
@@ -313,8 +361,6 @@ def _of_one_commit(kept: Kept) -> Iterator[str]:
     for state, tasks in states.items():
         if not COMMIT.fullmatch(state):
             yield f"{_some(tasks) or 'it'}: measured by no commit: {state}"
-    if not kept.known and COMMIT.fullmatch(kept.commit):
-        yield f"this clone does not have the commit {kept.commit}, so the hashes cannot be checked; fetch it"
 
 
 def _hashes(kept: Kept) -> Iterator[str]:
@@ -324,8 +370,10 @@ def _hashes(kept: Kept) -> Iterator[str]:
     tables = {name: facts[name] for name in ("sizes", "batches", "tune", "instructions")}
     for name, table in ({"measurements.csv": kept.platform.measurements} | tables).items():
         found: dict[str, list[str]] = {}
-        for row in table[table["build_sha256"] != ""].to_dict("records"):
+        for row in table.to_dict("records"):
             kernel = kernels.get(row["kernel"])
+            if not row["build_sha256"] and not (kernel and kernel.source and row.get("status") == Status.OK):
+                continue  # nothing was built
             if kernel is None:
                 own = "that of a kernel"
             elif not kernel.source:
@@ -335,7 +383,7 @@ def _hashes(kept: Kept) -> Iterator[str]:
             else:
                 own = of_point(kernel.name, _point_of(row, kernel)) or "that of any build"
             if row["build_sha256"] != own:
-                pair = f"{row['build_sha256'][:10]}, not {own if ' ' in own else own[:10]}"
+                pair = f"{row['build_sha256'][:10] or 'none'}, not {own if ' ' in own else own[:10]}"
                 found.setdefault(row["kernel"], []).append(pair)
         for kernel_name, pairs in found.items():
             said = f"{len(pairs)} rows of {kernel_name} are of other sources or another library than the run's"
@@ -372,25 +420,25 @@ def _impossible(kept: Kept) -> Iterator[str]:
     """Times out of order, rates that are not those of their times, and rates above those that NVIDIA prints."""
     sheet, name = data_sheets(), kept.platform.device.gpu.get("name")
     sheet = sheet[(sheet["device"] == name) & sheet["quantity"].isin(["multiply_add_rate", "tensor_rate"])]
-    peaks = (ABOVE_PRINTED * sheet.groupby("dtype")["value"].max()).to_dict()
+    peaks = ABOVE_PRINTED * sheet.groupby("dtype")["value"].max()
     rows = kept.platform.measurements
-    for row in rows[(rows["status"] == Status.OK)].to_dict("records"):
+    rows = rows[rows["status"] == Status.OK]
+    rates = 2e-6 * rows[SHAPE].astype("float64").prod(axis="columns", skipna=False) / rows["time_ms"]
+    roofs = rows["unit_dtype"].map(peaks) / rows["unit_products"].fillna(1).clip(lower=1)
+    for row, rate, roof in zip(rows.to_dict("records"), rates, roofs):
+        label = f"measurements.csv: {row_label(row)}"
         if pd.isna(row["time_ms"]):
             if kept.study["tasks"].get(row["task"], {}).get("method", "sweep") == "sweep":
-                yield f"measurements.csv: {row_label(row)}: ok, but without a time"
+                yield f"{label}: ok, but without a time"
             continue
         names = ["time_min_ms", "time_q1_ms", "time_ms", "time_q3_ms"], ["run_low_ms", "time_ms", "run_high_ms"]
         orders = ([0.0, *(row[name] for name in each if not pd.isna(row[name]))] for each in names)
         if any(low > high * (1 + ROUNDED) for each in orders for low, high in pairwise(each)):
-            yield f"measurements.csv: {row_label(row)}: its times contradict each other"
-        rate = 2e-6 * row["n"] * row["p"] * row["m"] / row["time_ms"] if row["time_ms"] else math.inf
-        if not abs(row["gflops"] / rate - 1) <= ROUNDED:
-            given = f"{row['gflops']:.6g} GFLOP/s"
-            yield f"measurements.csv: {row_label(row)}: {given} are not those of its time, {rate:.6g}"
-        dtype, products = row["unit_dtype"], row["unit_products"]
-        if dtype in peaks and row["gflops"] > peaks[dtype] / products:
-            said = f"{row['gflops']:,.0f} GFLOP/s are above the roof of {peaks[dtype] / products:,.0f}"
-            yield f"measurements.csv: {row_label(row)}: {said}"
+            yield f"{label}: its times contradict each other"
+        if not abs(row["gflops"] - rate) <= ROUNDED * rate:
+            yield f"{label}: {row['gflops']:.6g} GFLOP/s are not those of its time, {rate:.6g}"
+        if row["gflops"] > roof:
+            yield f"{label}: {row['gflops']:,.0f} GFLOP/s are above the roof of {roof:,.0f}"
 
 
 def row_label(row: Mapping[str, Any]) -> str:
@@ -411,7 +459,8 @@ REMEDIES = {
     "files": "`make report` finishes a run and makes its files again; a recorded file is restored by git",
     "private": "record the run again by `tilewise record`, which takes names and paths out",
     "whole": "run the study as config/config.yaml has it at a commit: `make report`, without other options",
-    "commit": "`git stash`, `make clean`, `make report` measure all by one commit; `git fetch --unshallow` fetches all",
+    "commit": "`git stash`, `make clean`, `make report` measure all by one commit; `git fetch --unshallow` fetches "
+    "all; a commit of another version is checked by that version",
     "hashes": "`git stash`, `make clean`, `make report` measure all by one commit",
     "statuses": "mend the cause (for other languages `pip install -r requirements/languages.txt`, or uninstall them), "
     "then `rm results/<platform>/{journal,tasks,tables}/<task>.*`, `make report` measure the task again",

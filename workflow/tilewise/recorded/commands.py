@@ -75,7 +75,7 @@ def _record(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str], 
         folders = folders or sorted(path.parent for path in into.glob("*/device.json"))
         if not folders:
             raise UserError(f"{into}: no run is recorded there; name a folder")
-        found = {folder: check.check(folder.resolve()) for folder in folders}
+        found = {folder: check.check(folder) for folder in folders}
         lines = []
         for folder, each in found.items():
             lines += [f"{folder}: {'refused' if each else 'right'}", *(f"  {line}" for line in _refusals(each))]

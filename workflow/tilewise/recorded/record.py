@@ -1,13 +1,14 @@
 """`tilewise record`: makes a recorded run of the results of a platform, without what is private; and `--cards`, which
 adds the times of its points on further cards of the model."""
 
-import csv
+import contextlib
+import io
 import re
 import shutil
 import socket
 import tarfile
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pandas as pd
 
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.checksums import METADATA
-from tilewise.evidence import Platform, load_platform, refuse_no_run
+from tilewise.evidence import load_platform, refuse_no_run
 from tilewise.files import read_json, write_csv, write_json
 from tilewise.recorded import check
 from tilewise.recorded.check import ARCHIVE, DIGEST, README, WORKFLOW, readme_text, sha256
@@ -49,9 +50,8 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[str]]:
     source, target = source.resolve(), into / source.resolve().name
     if target.resolve() == source:
         raise UserError(f"{source}: this is recorded already; give a folder such as results/nvidia-h200")
-    into.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=into, prefix=".") as temporary:
-        made = Path(temporary, source.name)
+    with tempfile.TemporaryDirectory() as temporary:  # outside the clone, where a remedy is not git's
+        made = Path(temporary).resolve() / source.name
         _copy(source, made)
         if found := check.check(made, complete=False):
             return target, [each.replace(str(made), str(source)) for each in found]
@@ -59,51 +59,48 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[str]]:
         platform = load_platform(made, recorded=True)
         (made / README).write_text(readme_text(made, platform))
         with check.sources(next(iter(platform.commits))) as tree:  # the checks have found it
-            crate.write(made, workflow=(tree or ROOT) / "workflow" / WORKFLOW)
+            crate.write(made, workflow=tree / "workflow" / WORKFLOW)
         if target.exists():
             shutil.rmtree(target)
-        made.rename(target)
+        shutil.copytree(made, target)
     return target, []
 
 
 def _copy(source: Path, made: Path) -> None:
-    """Copy the files of a run, without what is private."""
-    device = read_json(source / "device.json")
-    wanted = [name for name in check.files_of(read_json(source / "config.json")) if (source / name).is_file()]
+    """Copy the files of a run, without what is private. A damaged table is copied as it is: the checks refuse it."""
+    config = source / "config.json"
+    wanted = [name for name in check.files_of(read_json(config), config) if (source / name).is_file()]
     wanted += sorted(f"tune/{path.name}" for path in (source / "tune").glob("*.csv"))
-    names = _machines(device, [source / name for name in wanted if name.endswith(".csv")])
+    tables = {name: _cells(source / name) for name in wanted if name.endswith(".csv")}
+    nodes = [read_device(source / "device.json").node or socket.gethostname()]
+    nodes += [node for table in tables.values() if "node" in table for node in table["node"]]
+    names = {node: f"machine {number}" for number, node in enumerate(filter(None, dict.fromkeys(nodes)), 1)}
     for name in wanted:
         (made / name).parent.mkdir(parents=True, exist_ok=True)
-        if name.endswith(".json"):
+        if name not in tables:
             own = {"node": "machine 1", "slurm_job": None} if name == "device.json" else {}
             write_json(_public(read_json(source / name), names) | own, made / name)
-        else:
-            _copy_table(source / name, made / name, names)
+            continue
+        shutil.copy2(source / name, made / name)  # its time says when it was measured
+        if not tables[name].empty:
+            write_csv(_public_table(tables[name], names), made / name)
+            shutil.copystat(source / name, made / name)
 
 
-def _machines(device: Mapping[str, Any], tables: Iterable[Path]) -> dict[str, str]:
-    """The names of a run's machines, with those by which they are recorded: `machine 1` is that of device.json."""
-    found = [device.get("node") or socket.gethostname()]
-    for path in tables:
-        with path.open(newline="", errors="replace") as file:
-            found += [row["node"] for row in csv.DictReader(file) if row.get("node")]
-    return {name: f"machine {number}" for number, name in enumerate(dict.fromkeys(found), 1)}
+def _cells(path: Path) -> pd.DataFrame:
+    """The cells of a CSV as they are written, so that numbers keep their digits; empty if it is damaged."""
+    content = path.read_bytes()
+    with contextlib.suppress(ValueError):
+        if content.endswith(b"\n"):  # else its last line is cut short
+            return pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)
+    return pd.DataFrame()
 
 
-def _copy_table(path: Path, made: Path, names: Mapping[str, str]) -> None:
-    """Copy a CSV: its numbers as they are, digit by digit, its words without what is private."""
-    with (
-        path.open(encoding="utf-8", newline="", errors="replace") as file,
-        made.open("w", encoding="utf-8", newline="") as copy,
-    ):
-        rows = csv.DictReader(file)
-        writer = csv.DictWriter(copy, rows.fieldnames or [], lineterminator="\n", extrasaction="ignore")
-        writer.writeheader()
-        for row in rows:
-            words = {name: _public(row[name], names) for name in _TEXTS if row.get(name)}
-            place = {"slurm_job": "", "node": names.get(row.get("node", ""), "")}
-            writer.writerow(row | words | {name: place[name] for name in place if name in row})
-    shutil.copystat(path, made)  # which says when it was measured
+def _public_table(table: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
+    """A table of cells without what is private."""
+    place = {"slurm_job": lambda _: "", "node": lambda node: names.get(node, "")}
+    changes = {name: place.get(name, lambda text: _public(text, names)) for name in table if name in _TEXTS}
+    return table.assign(**{name: table[name].map(change) for name, change in changes.items()})
 
 
 def _public(data: Any, names: Mapping[str, str]) -> Any:
@@ -149,7 +146,9 @@ def add_cards(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, in
     several platforms or none of the recorded ones, or if they have nothing to add.
     """
     kernels = registry.load()
-    names = sorted({_platform_name(run) for run in runs})
+    for run in runs:
+        refuse_no_run(run)
+    names = sorted({read_device(run / "device.json").platform for run in runs})
     if len(names) > 1:
         raise UserError(f"record --cards: these are runs of several platforms: {', '.join(names)}; name one's")
     target = recorded / names[0]
@@ -160,15 +159,16 @@ def add_cards(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, in
     for run in runs:
         rows = _finished_tasks(run, kernels)
         rows = rows[(rows["status"] == Status.OK) & rows["time_ms"].notna() & (rows["gpu_uuid"].fillna("") != "")]
-        rows = _beside(_renamed(rows, kept), kept)
-        rows = rows[rows["recorded_uuid"].notna() & (rows["recorded_uuid"] != rows["gpu_uuid"])]
-        other = rows["build_sha256"] != rows["recorded_sha256"]
+        rows = _renamed(rows, kept.measurements)
+        own = _recorded(rows, kept.measurements, _key(kept.measurements), ["gpu_uuid", "build_sha256"])
+        rows = rows[own["gpu_uuid"].notna() & (own["gpu_uuid"] != rows["gpu_uuid"])]
+        other = rows["build_sha256"] != own.loc[rows.index, "build_sha256"]
         # As the table of kernels in turns has it: to the faster of the library's calls.
         rows["sustained_vs_best"] = rows[["sustained_vs_best", "sustained_vs_default"]].min(axis="columns")
         rows.loc[_of_other_library(rows, other, kernels), list(RATIOS)] = float("nan")
         words = "built from other sources than the recorded row"
         left_out += [f"{run}: {check.row_label(row)}: {words}" for row in rows[other].to_dict("records")]
-        found.append(rows[~other].drop(columns=["recorded_uuid", "recorded_sha256"]).assign(platform=names[0]))
+        found.append(rows[~other].assign(platform=names[0]))
     table = pd.concat(found, ignore_index=True)
     key = _key(table)
     table = table.sort_values(key, kind="stable", key=lambda column: column.astype(str))
@@ -188,12 +188,6 @@ def add_cards(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, in
     return target / CARDS, len(table), left_out
 
 
-def _platform_name(run: Path) -> str:
-    """The name of the platform of a run."""
-    refuse_no_run(run)
-    return read_device(run / "device.json").platform
-
-
 def _finished_tasks(run: Path, kernels: Mapping[str, Kernel]) -> pd.DataFrame:
     """The rows of measurements.csv of a run's finished tasks, though the run as a whole may have none."""
     paths = sorted((run / "tasks").glob("*.csv"))
@@ -202,15 +196,18 @@ def _finished_tasks(run: Path, kernels: Mapping[str, Kernel]) -> pd.DataFrame:
     return columns.read_all(paths, "measurements", registry.parameters(kernels))
 
 
-def _renamed(rows: pd.DataFrame, kept: Platform) -> pd.DataFrame:
+def _renamed(rows: pd.DataFrame, recorded: pd.DataFrame) -> pd.DataFrame:
     """Rows; those in turns whose task the recorded run lacks get its first task that timed the same point
     in turns."""
-    known = kept.measurements[kept.measurements["turns"].notna()]
-    strange = rows["turns"].notna() & ~rows["task"].isin(kept.measurements["task"])
-    key = [name for name in _key(known) if name != "task"]
-    named = known.drop_duplicates(key)[[*key, "task"]].rename(columns={"task": "recorded_task"})
-    found = rows.reindex(columns=list(dict.fromkeys([*rows, *key]))).merge(named, how="left", on=key)["recorded_task"]
-    return rows.assign(task=rows["task"].mask(strange.to_numpy(), found.set_axis(rows.index)))
+    in_turns = recorded[recorded["turns"].notna()]
+    tasks = _recorded(rows, in_turns, [name for name in _key(recorded) if name != "task"], ["task"])["task"]
+    return rows.assign(task=rows["task"].mask(rows["turns"].notna() & ~rows["task"].isin(recorded["task"]), tasks))
+
+
+def _recorded(rows: pd.DataFrame, recorded: pd.DataFrame, key: list[str], names: list[str]) -> pd.DataFrame:
+    """Columns of the first recorded row of each row's point, which `key` names; empty where there is none."""
+    known = recorded.drop_duplicates(key)[[*key, *names]]
+    return rows.reindex(columns=key).merge(known, how="left", on=key)[names].set_axis(rows.index)
 
 
 def _of_other_library(rows: pd.DataFrame, other: pd.Series, kernels: Mapping[str, Kernel]) -> pd.Series:
@@ -218,14 +215,6 @@ def _of_other_library(rows: pd.DataFrame, other: pd.Series, kernels: Mapping[str
     product = ["dtype", *columns.SHAPE]
     library = rows["kernel"].isin([name for name, kernel in kernels.items() if kernel.library])
     return (other & library).groupby([rows[name] for name in product], dropna=False).transform("any")
-
-
-def _beside(rows: pd.DataFrame, kept: Platform) -> pd.DataFrame:
-    """Rows with the card and the hash of the recorded row of their point, in the order of `rows`."""
-    key = _key(kept.measurements)
-    known = kept.measurements.drop_duplicates(key)[[*key, "gpu_uuid", "build_sha256"]]
-    known = known.rename(columns={"gpu_uuid": "recorded_uuid", "build_sha256": "recorded_sha256"})
-    return rows.reindex(columns=list(dict.fromkeys([*rows, *key]))).merge(known, how="left", on=key)
 
 
 def _key(rows: pd.DataFrame) -> list[str]:
