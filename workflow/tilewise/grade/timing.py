@@ -18,7 +18,8 @@ from tilewise import RECORDED, ROOT, UserError
 from tilewise.compile import build
 from tilewise.files import read_json, write_json
 from tilewise.grade.handin import copy_device_code, sizes
-from tilewise.grade.marking import Call, set_constants
+from tilewise.grade.roles import set_constants
+from tilewise.grade.ways import Call
 from tilewise.measure import probe
 from tilewise.measure.job import prepare
 from tilewise.measure.lease import one_gpu
