@@ -14,20 +14,21 @@ from typing import Any
 
 from kernelscope.compile import build_traced
 from kernelscope.emulator import LaunchError
+from kernelscope.errors import CompileError, NotEmulated
 from kernelscope.fault_kinds import FaultKind
 from kernelscope.faults import Fault
+from kernelscope.program import TooLarge
 from kernelscope.tracer import Tracer
-from tilewise import UserError
+from tilewise import MachineError, UserError
 from tilewise.grade.handin import HandIn, copy_device_code, kernels, plain, read_text, sizes
 from tilewise.grade.jail import jailed, limit_process
 from tilewise.grade.large import LargeProduct
 from tilewise.grade.mistakes import add, add_faults, start_of, static_mistakes
 from tilewise.grade.roles import Question, arrays_of, choose, constant_sizes, fields_of, set_constants, structs
+from tilewise.grade.tasks import holds, names_of_measures
 from tilewise.grade.ways import Call, calls
-from tilewise.study.expressions import evaluate
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
-from tilewise.study.precision import PRECISIONS
 from tilewise.traced.multiplication import Multiplication
 
 #: Seconds of computing of one trace.
@@ -38,6 +39,16 @@ TRIED = (64, 32, 96)
 MOST_TRIED = 36
 #: The size of all matrices for a kernel whose sizes are constants of its file: theirs would take minutes.
 CONSTANT = 64
+#: The mistake that each error is, the first that fits.
+NAMES: dict[type[Exception], str] = {
+    Question: "question",
+    LaunchError: "launch_refused",
+    CompileError: "does_not_compile",
+    NotEmulated: "not_emulated",
+    MachineError: "not_marked",
+    TooLarge: "not_marked",
+    UserError: "refused",
+}
 TYPES = {"float": "float", "double": "double", "int": "int32", "T": "float"}
 
 
@@ -102,8 +113,9 @@ def mark(path: Path, root: Path, task_name: str, task: Mapping[str, Any], naive:
     work = Path.cwd()
     copy_device_code(path, root, work)
     copied = work / path.resolve().relative_to(root.resolve())
-    found = kernels(path)
-    if not found and (named := re.search(r"__global__\s+void\s+(\w+)", plain(read_text(path)))):
+    text = read_text(path, root)
+    found = kernels(text)
+    if not found and (named := re.search(r"__global__\s+void\s+(\w+)", plain(text))):
         # It may have errors that hide where the kernel begins or ends: the compiler names them.
         kernel = Call((), False, (), (16, 16), (16, 16)).kernel(named[1], copied, "float")
         build_traced(kernel, [named[1]], work / "kernel.so")
@@ -178,15 +190,30 @@ def examine(findings: dict[str, Any], marker: Marker, call: Call, task: Mapping[
             measured_row = row
     add_faults(findings, marker.hand_in, call, per_shape)
     if not findings["mistakes"]:
-        names = {k: v or 0 for k, v in measured_row.items() if isinstance(v, int | float) or v is None}
-        names |= {"itemsize": PRECISIONS[marker.dtype].itemsize, "naive_sectors": naive_sectors}
+        names = names_of_measures(measured_row, marker.dtype, naive_sectors)
         for name, condition in task["measures"].items():
-            if not evaluate(condition, names):
+            try:
+                is_met = holds(condition, names)
+            except UserError as error:  # a column that is 0 in this kernel alone
+                add(findings, "not_marked", None, f"The task's measures.{name} has no value for it: {error}")
+                break
+            if not is_met:
                 add(findings, name, None, f"{condition} does not hold")
                 break
     has_largest = "largest" in task and not findings["mistakes"] and not marker.size
     if has_largest and (fault := marker.trace_ends(call, sizes(task["largest"]))):
         add(findings, "overflow", fault.line or start_of(marker.hand_in), f"At {task['largest']}, {fault.text}.")
+
+
+def findings_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The findings of `mark`, or the error that it raises as the only mistake."""
+    try:
+        return mark(Path(given["file"]), Path(given["root"]), given["name"], given["task"], given["naive"])
+    except Exception as error:  # whatever it is, the row of this hand-in has it, and the others are marked
+        name = next((name for kind, name in NAMES.items() if isinstance(error, kind)), "")
+        words = str(error) if name else f"A defect of Tilewise: {type(error).__name__}: {error}"
+        line = re.search(r":(\d+):", words) if name else None
+        return {"mistakes": [{"name": name or "not_marked", "line": int(line[1]) if line else None, "words": words}]}
 
 
 def main() -> None:
@@ -197,18 +224,8 @@ def main() -> None:
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)
     limit_process()
-    try:
-        with contextlib.redirect_stdout(open(os.devnull, "w", encoding="utf-8")):
-            findings = mark(Path(given["file"]), Path(given["root"]), given["name"], given["task"], given["naive"])
-    except Question as error:
-        findings = {"mistakes": [{"name": "question", "line": None, "words": str(error)}]}
-    except LaunchError as error:
-        findings = {"mistakes": [{"name": "launch_refused", "line": None, "words": str(error)}]}
-    except UserError as error:
-        line = re.search(r":(\d+):", str(error))
-        is_ours = re.search(r"hand-in|is empty|plain file", str(error))
-        name = "refused" if is_ours else "does_not_compile"
-        findings = {"mistakes": [{"name": name, "line": int(line[1]) if line else None, "words": str(error)}]}
+    with contextlib.redirect_stdout(open(os.devnull, "w", encoding="utf-8")):
+        findings = findings_of(given)
     os.write(answer, json.dumps(findings, default=str).encode())
 
 

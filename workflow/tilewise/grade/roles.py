@@ -1,6 +1,7 @@
 """Find the kernel of a hand-in and the roles of its parameters."""
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +9,8 @@ from typing import Any
 
 from kernelscope.expressions import split
 from tilewise import UserError
-from tilewise.grade.handin import HandIn
+from tilewise.grade.handin import HandIn, sizes
+from tilewise.study.expressions import evaluate
 
 
 class Question(UserError):
@@ -18,6 +20,8 @@ class Question(UserError):
 def choose(found: Sequence[HandIn], task: str) -> HandIn:
     """The kernel of a hand-in that the task is about. Raises Question if several may be it."""
     products = [each for each in found if sum(p.pointer for p in each.parameters) >= 3 or structs(each)]
+    for each in found[:1]:  # whose options are those of the file
+        check_options(each.options, [other.name for other in found])
     if name := next((each.options["kernel"] for each in found if "kernel" in each.options), ""):
         products = [each for each in found if each.name == name]
     if len(products) > 1:
@@ -38,6 +42,18 @@ def choose(found: Sequence[HandIn], task: str) -> HandIn:
             f"Which kernel is the hand-in: {names}? Add a line such as // tilewise: kernel={products[0].name}"
         )
     return products[0]
+
+
+def check_options(options: Mapping[str, str], names: Sequence[str]) -> None:
+    """Raise Question for a line `// tilewise: ...` that is not understood; `names` are the file's kernels."""
+    for key in options:
+        if key not in ("arguments", "block", "kernel"):
+            raise Question(f"What is '{key}' in the line // tilewise: ...? Write arguments=, block= or kernel= there")
+    if options.get("kernel", names[0]) not in names:
+        raise Question(f"Which kernel is '{options['kernel']}'? There are {', '.join(names)}: correct kernel=")
+    block = options.get("block", "16x16")
+    if not re.fullmatch(r"\d{1,4}(x\d{1,4}){0,2}", block) or not 0 < math.prod(sizes(block)) <= 1024:
+        raise Question(f"What is the block '{block}'? Write 1 to 1024 threads along x and y, such as block=16x16")
 
 
 def structs(hand_in: HandIn) -> list[str]:
@@ -117,7 +133,7 @@ def argument_ways(
     """The ways to call a kernel, the likeliest first, and whether all sizes are one. Raises Question for a parameter
     that has no role."""
     if "arguments" in hand_in.options:
-        yield tuple(hand_in.options["arguments"].split(",")), hand_in.options["arguments"].count("p") == 0
+        yield _written(hand_in), hand_in.options["arguments"].count("p") == 0
         return
     fixed: list[Any] = []
     open_at: list[int] = []
@@ -163,6 +179,30 @@ def argument_ways(
         for place, size in zip(open_at, way):
             given[place] = _typed(hand_in.parameters[place].type, size)
         yield tuple(given), len(open_at) == 1 and not any(re.fullmatch("[pm]", str(a)) for a in fixed)
+
+
+def _written(hand_in: HandIn) -> tuple[Any, ...]:
+    """The arguments of the line `// tilewise: arguments=...`. Raises Question if they do not fit."""
+    texts = hand_in.options["arguments"].split(",")
+    if len(texts) != len(hand_in.parameters):
+        raise Question(_ask(hand_in, f"it has {len(hand_in.parameters)} parameters, and {len(texts)} arguments"))
+    written: list[Any] = []
+    for each, text in zip(hand_in.parameters, texts, strict=True):
+        of_matrix = each.pointer or each.type in structs(hand_in)
+        if of_matrix != (text in ("A", "B", "C")):
+            raise Question(_ask(hand_in, f"'{text}' is no value of {each.name}"))
+        if of_matrix:
+            written.append(text if each.pointer else _struct(hand_in, each.type, text))
+            continue
+        is_real = each.type in ("float", "double", "T")
+        try:
+            value = evaluate(text, {"n": 64, "p": 32, "m": 96})
+        except (UserError, ArithmeticError, TypeError) as error:
+            raise Question(_ask(hand_in, f"'{text}' of {each.name} has no value: {error}")) from None
+        if not isinstance(value, int | float if is_real else int):
+            raise Question(_ask(hand_in, f"'{text}' is no value of {each.name}"))
+        written.append({"dtype": text} if is_real else _typed(each.type, text))
+    return tuple(written)
 
 
 def constant_sizes(hand_in: HandIn) -> list[str]:
