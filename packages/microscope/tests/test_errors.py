@@ -8,9 +8,7 @@ from kernelscope.errors import CompileError, NotEmulated
 KERNEL = "__global__ void f(float* out) {{ {} }}\n"
 WRONG = {
     "undefined name": KERNEL.format("out[0] = nowhere;"),
-    "words of a refusal": KERNEL.format(
-        'static_assert(sizeof(int) == 3, "the emulator has no empty file"); out[0] = 0;'
-    ),
+    "words of a refusal": KERNEL.format('static_assert(sizeof(int) == 3, "the emulator has no file"); out[0] = 0;'),
     "name of the host": KERNEL.format("out[0] = rand();"),
     "header of nobody": "#include <nobody.h>\n" + KERNEL.format("out[0] = 0;"),
     "missing file": '#include "nobody.h"\n' + KERNEL.format("out[0] = 0;"),
@@ -21,7 +19,6 @@ WRONG = {
 LACKING = {
     "heap": KERNEL.format("out[0] = *new float(1);"),
     "header": "#include <cuda_nobody.h>\n" + KERNEL.format("out[0] = 0;"),
-    "asm": KERNEL.format('asm volatile("nobody.f32 %0;" : "=f"(out[0]));'),
     "operand of asm": KERNEL.format('asm volatile("mov.f32 %0, 1.0;" : "=Q"(out[0]));'),
 }
 
