@@ -88,7 +88,7 @@ def test_a_measure_without_a_value_for_one_kernel_leaves_it_unmarked(hand_ins: P
     text = PLAIN.replace(begin, "    __shared__ float held[16][16]; held[threadIdx.y][threadIdx.x] = 0;\n" + begin)
     (hand_ins / "shared.cu").write_text(text, encoding="utf-8")
     task = hand_ins.parent / "own.yaml"
-    task.write_text("own: {measures: {a: 1 / max(0, 1 - shared_store_requests) > 0}}\n", encoding="utf-8")
+    task.write_text("own: {measures: {a: '1 / max(0, 1 - shared_store_requests) > 0'}}\n", encoding="utf-8")
     rows = graded(hand_ins, str(task))
     assert {name: (row["verdict"], row["mistakes"]) for name, row in rows.items()} == {
         "good": ("passed", ""),
