@@ -66,7 +66,7 @@ def holds(condition: str, names: Mapping[str, Any]) -> bool:
     except (ArithmeticError, TypeError, ValueError, LookupError) as error:
         raise UserError(f"'{condition}': {error}") from None
     if not isinstance(found, bool):
-        raise UserError(f"'{condition}' is no condition; compare it with a number, as in time_ms <= 3")
+        raise UserError(f"'{condition}' is no condition; compare it, by <= say")
     return found
 
 
