@@ -119,6 +119,15 @@ def test_a_gpu_that_cannot_be_used_leaves_the_marks_without_times(folder: Path, 
     assert "nothing is timed: the package cupy is missing" in capsys.readouterr().out
 
 
+def test_a_threshold_without_a_value_for_some_times_fails_nobody(folder: Path, h200, capsys) -> None:
+    (folder / "own.yaml").write_text(
+        "own: {reference: naive, threshold: 1 / (reference_ms - 1) < 2}\n", encoding="utf-8"
+    )
+    _, rows = graded(folder)
+    assert {name for name, row in rows.items() if row["verdict"] == "passed"} == {"constant", "plain", "wide"}
+    assert "plain: the task's threshold is not tested" in capsys.readouterr().out
+
+
 SRUN = """#!/bin/sh
 printf '%s\\n' "$@" > "$0.arguments"
 for last; do :; done

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,14 +21,14 @@ from kernelscope.cli import option_type
 from kernelscope.junit import Case, junit
 from kernelscope.yaml_input import read_yaml
 from tilewise import UserError
-from tilewise.grade.handin import sizes
+from tilewise.grade.handin import Refused, read_text
 from tilewise.grade.jail import MEMORY, memory_of
-from tilewise.grade.large import MOST_ELEMENTS, MOST_TERMS
+from tilewise.grade.tasks import read_task
 from tilewise.nvidia import gpus
-from tilewise.study import registry
-from tilewise.study.expressions import evaluate
-from tilewise.study.points import Point
-from tilewise.traced.multiplication import trace_point
+from tilewise.study import registry as registry
+from tilewise.study.expressions import evaluate as evaluate
+from tilewise.study.points import Point as Point
+from tilewise.traced.multiplication import trace_point as trace_point
 
 HERE = Path(__file__).parent
 COLUMNS = (
@@ -69,21 +70,24 @@ def add(commands: Any) -> None:
 def grade(options: argparse.Namespace, given: Mapping[str, int]) -> tuple[list[str], int]:
     """The table of the hand-ins as lines, and 1 if one has not passed, else 0. Writes grades.csv, a JUnit file and a
     page per student. Raises UserError for a folder, a task or hints that are not understood."""
-    name, task = _task(options.task)
     hints = _hints(options.hints)
     students = hand_ins(options.folder)
     cpp.check()
-    uses_naive = any("naive_sectors" in str(each) for each in task["measures"].values())
-    naive = _naive_sectors(sizes(task["measured"])) if uses_naive else {}
+    name, task, naive = read_task(options.task)
+    junit_file = options.junit or options.output / "junit.xml"
+    for folder in (options.output / "students", junit_file.parent):
+        with _can("written"):  # before the minutes of the marking
+            folder.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         made = [pool.submit(_findings, *each, name, task, naive, options.limit) for each in students]
         marked = {each.result().student: each.result() for each in made}
     remarks = _time(marked, task, options)
     rows = [_row(each, hints) for each in marked.values()]
-    _write(options.output, options.junit or options.output / "junit.xml", rows, name)
+    with _can("written"):
+        _write(options.output, junit_file, rows, name)
     width = max(map(len, (row["student"] for row in rows)))
     words = [(row["hint"] or _times(row)).partition("\n")[0] for row in rows]
-    lines = [f"{row['student']:{width}}  {row['verdict']:6}  {text}" for row, text in zip(rows, words, strict=True)]
+    lines = [f"{row['student']:{width}}  {row['verdict']:8}  {text}" for row, text in zip(rows, words, strict=True)]
     lines += remarks
     failed = sum(row["verdict"] != "passed" for row in rows)
     lines.append(f"{len(rows) - failed} of {len(rows)} passed; {options.output}/grades.csv has all numbers")
@@ -96,62 +100,22 @@ def hand_ins(folder: Path) -> list[tuple[str, list[Path], Path]]:
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder")
     found = []
-    for each in sorted(folder.iterdir()):
+    with _can("read"):
+        listed = sorted(folder.iterdir())
+    for each in listed:
         if each.name.startswith("."):
             continue
         if each.is_dir() and not each.is_symlink():
-            found.append((each.name, sorted(p for p in each.rglob("*.cu") if not p.is_symlink()), each))
-        elif each.suffix == ".cu":
-            found.append((each.stem, [each], folder))
+            found.append((_shown(each.name), sorted(p for p in each.rglob("*") if p.suffix.lower() == ".cu"), each))
+        elif each.suffix.lower() == ".cu" or (each.is_symlink() and not each.is_file()):
+            found.append((_shown(each.stem), [each], folder))
     if not found:
         raise UserError(f"{folder}: there is no hand-in; put .cu files, or a folder for each student, into it")
+    if twice := [student for student, number in Counter(student for student, *_ in found).items() if number > 1]:
+        raise UserError(
+            f"{folder}: two hand-ins of {twice[0]}; rename one, or put both files into a folder of that name"
+        )
     return found
-
-
-def _task(named: str) -> tuple[str, dict[str, Any]]:
-    tasks = read_yaml(HERE / "tasks.yaml")
-    if named in tasks:
-        return named, tasks[named]
-    path = Path(named)
-    if path.suffix not in (".yaml", ".yml") or not path.is_file():
-        raise UserError(f"--task {named}: there are {', '.join(tasks)}, or a YAML file with a task of yours")
-    read = read_yaml(path)
-    if not isinstance(read, dict) or len(read) != 1 or not isinstance(next(iter(read.values())), dict):
-        raise UserError(f"{path}: write one task as {HERE / 'tasks.yaml'} has them")
-    [(name, task)] = read.items()
-    inherited = {key: value for key, value in tasks["tiled"].items() if key not in ("reference", "threshold")}
-    task = inherited | {"measures": {}} | task
-    known = ("shapes", "blocks", "ntb", "measured", "measures", "largest", "timed", "reference", "threshold")
-    if unknown := set(task) - set(known):
-        raise UserError(f"{path}: {name}.{min(unknown)} is no key of a task; {HERE / 'tasks.yaml'} lists them")
-    try:
-        for size in (*task["shapes"], task["measured"], task["timed"], task.get("largest", "1x1x1")):
-            if len(sizes(size)) != 3 or min(sizes(size)) < 1:
-                raise ValueError
-        dict(task["measures"])
-    except (ValueError, TypeError):
-        raise UserError(
-            f"{path}: {name}: shapes, measured, largest and timed are n x p x m, such as 33x35x70; measures are "
-            "conditions"
-        ) from None
-    kernels = registry.load()
-    reference = kernels.get(task.get("reference", "naive"))
-    if not reference or not reference.on_gpu:
-        raise UserError(
-            f"{path}: {name}.reference: {task['reference']} is no kernel of the study for GPUs; `tilewise list` has "
-            "them"
-        )
-    try:
-        evaluate(task.get("threshold", "true"), dict.fromkeys(("time_ms", "reference_ms", "recorded_ms"), 1.0))
-    except UserError as error:
-        raise UserError(f"{path}: {name}.threshold: {error}") from None
-    n, p, m = sizes(task.get("largest", "1x1x1"))
-    if max(n * p, p * m, n * m) > MOST_ELEMENTS or p > MOST_TERMS:
-        raise UserError(
-            f"{path}: {name}.largest: {task['largest']} has matrices of more than {MOST_ELEMENTS} elements, or p "
-            f"beyond {MOST_TERMS}; 50000x50000x50000 is large enough to overflow 32 bits"
-        )
-    return str(name), task
 
 
 def _hints(path: Path) -> dict[str, str]:
@@ -162,20 +126,9 @@ def _hints(path: Path) -> dict[str, str]:
     read = read_yaml(path)
     if not isinstance(read, dict) or not all(isinstance(text, str) for text in read.values()):
         raise UserError(f"{path}: write a text for each name of a mistake, as {HERE / 'hints.yaml'} has them")
-    if unknown := set(read) - set(own):
+    if unknown := set(map(str, read)) - set(own):
         raise UserError(f"{path}: '{min(unknown)}' is no mistake; {HERE / 'hints.yaml'} lists them")
     return own | read
-
-
-def _naive_sectors(shape: Sequence[int]) -> dict[str, int]:
-    """The sectors that the study's naive kernel loads at a shape, by element type."""
-    kernel = registry.load()["naive"]
-    n, p, m = shape
-    points = {
-        dtype: Point("trace", "naive", dtype, n, p, m, (("block_x", 16), ("block_y", 16)))
-        for dtype in ("float", "double", "int32")
-    }
-    return {dtype: trace_point(kernel, point)[0]["global_load_sectors"] for dtype, point in points.items()}
 
 
 class Marked(NamedTuple):
@@ -194,9 +147,15 @@ def _findings(
 ) -> Marked:  # fmt: skip
     """What is found in a hand-in by a separate process."""
     started = time.monotonic()
-    if not files:
-        return Marked(student, None, root, _refused("the folder has no .cu file"), 0.0)
-    path = _choose(files, name)
+    texts, refusals = {}, ["the folder has no .cu file"]
+    for each in files:
+        try:
+            texts[each] = read_text(each, root)
+        except Refused as error:
+            refusals.append(str(error))
+    if not texts:
+        return Marked(student, None, root, _refused(refusals[-1]), 0.0)
+    path = _choose(texts, name)
     given = {"file": str(path.resolve()), "root": str(root.resolve()), "name": name, "task": task, "naive": naive}
     findings = run_apart(given, limit)
     return Marked(student, path, root, findings, time.monotonic() - started)
@@ -238,13 +197,13 @@ def _row(marked: Marked, hints: Mapping[str, str]) -> dict[str, Any]:
             hints.get(each["name"], "{words}")
             .replace("{line}", str(each["line"] or "?"))
             .replace("{sectors}", f"{sectors:.3g}" if isinstance(sectors, int | float) else "many")
-            .replace("{words}", " ".join(str(each["words"]).split())[:1000])
+            .replace("{words}", _shown(" ".join(str(each["words"]).split()))[:1000])
             .strip()
         )
     return {name: findings.get(name, "") for name in COLUMNS} | {
         "student": marked.student,
-        "file": str(marked.path.relative_to(marked.root)) if marked.path else "",
-        "verdict": "failed" if mistakes else "passed",
+        "file": _shown(str(marked.path.relative_to(marked.root))) if marked.path else "",
+        "verdict": _verdict(mistakes),
         "mistakes": " ".join(each["name"] for each in mistakes),
         "lines": " ".join(str(each["line"] or "") for each in mistakes).strip(),
         "hint": "\n".join(texts),
@@ -253,11 +212,22 @@ def _row(marked: Marked, hints: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _choose(files: Sequence[Path], task: str) -> Path:
+def _shown(name: str) -> str:
+    """A name of a file without control characters, and without bytes that are not UTF-8."""
+    return "".join(sign if sign.isprintable() else "?" for sign in name)
+
+
+def _verdict(mistakes: Sequence[Mapping[str, Any]]) -> str:
+    if any(each["name"] == "not_marked" for each in mistakes):
+        return "unmarked"
+    return "failed" if mistakes else "passed"
+
+
+def _choose(texts: Mapping[Path, str], task: str) -> Path:
     """The file of a student that is marked: the one named after the task, or else the first with a kernel."""
-    named = [path for path in files if task in path.stem.lower()]
-    with_kernel = [path for path in files if path.stat().st_size < ANSWER and b"__global__" in path.read_bytes()]
-    return next(iter([*(p for p in named if p in with_kernel), *with_kernel, *files]))
+    with_kernel = [path for path, text in texts.items() if "__global__" in text]
+    named = [path for path in with_kernel if task in path.stem.lower()]
+    return next(iter([*named, *with_kernel, *texts]))
 
 
 def _refused(words: str, name: str = "refused") -> dict[str, Any]:
@@ -279,7 +249,7 @@ def run_apart(given: Mapping[str, Any], limit: float) -> dict[str, Any]:
             )  # fmt: skip
             try:
                 assert process.stdin is not None
-                with process.stdin as pipe:
+                with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
                     pipe.write(json.dumps(given).encode())
                 ends = time.monotonic() + limit
                 while process.poll() is None:
@@ -302,22 +272,29 @@ def run_apart(given: Mapping[str, Any], limit: float) -> dict[str, Any]:
             return _refused(f"Its process ended early ({why}): it may need too much memory or time.", "hangs")
 
 
-def _write(folder: Path, path: Path, rows: Sequence[Mapping[str, Any]], task: str) -> None:
+@contextlib.contextmanager
+def _can(what: str) -> Iterator[None]:
+    """Turn the system's refusal of a file into a UserError; `what` is "read" or "written"."""
     try:
-        (folder / "students").mkdir(parents=True, exist_ok=True)
-        with (folder / "grades.csv").open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
-            writer.writeheader()
-            for row in rows:
-                writer.writerow({k: f"'{v}" if str(v).startswith(FORMULA) else v for k, v in row.items()})
-        cases = []
-        for row in rows:
-            failures = [] if row["verdict"] == "passed" else [(row["mistakes"], row["hint"], "")]
-            cases.append(Case(task, row["student"], failures, seconds=row["seconds"]))
-            (folder / "students" / f"{row['student']}.md").write_text(_page(row, task), encoding="utf-8")
-        path.write_text(junit(cases), encoding="utf-8")
+        yield
     except OSError as error:
-        raise UserError(f"{error.filename}: it cannot be written: {error.strerror}") from None
+        said = f"{error.filename}: it cannot be {what}: {error.strerror}"
+        raise UserError(f"{said}; correct the path or its permissions") from None
+
+
+def _write(folder: Path, path: Path, rows: Sequence[Mapping[str, Any]], task: str) -> None:
+    with (folder / "grades.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({k: f"'{v}" if str(v).startswith(FORMULA) else v for k, v in row.items()})
+    cases = []
+    for row in rows:
+        found = [(row["mistakes"], row["hint"], "")]
+        failures, errors = (found if row["verdict"] == each else [] for each in ("failed", "unmarked"))
+        cases.append(Case(task, row["student"], failures, errors, seconds=row["seconds"]))
+        (folder / "students" / f"{row['student']}.md").write_text(_page(row, task), encoding="utf-8")
+    path.write_text(junit(cases), encoding="utf-8")
 
 
 def _page(row: Mapping[str, Any], task: str) -> str:

@@ -1,5 +1,7 @@
 """Read a hand-in: its kernel without the host's code, the roles of its parameters, and the host's launch of it."""
 
+import errno
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +19,10 @@ from tilewise import UserError
 LARGEST = 1 << 20
 _LEXED = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
 _DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:|\?\?=)[ \t]*(\w*)[ \t]*([^\n]*)$", re.MULTILINE)
+
+
+class Refused(UserError):
+    """A hand-in whose files cannot be taken."""
 
 
 @dataclass(frozen=True)
@@ -102,22 +108,36 @@ class HandIn:
         return self.value(Expression(text, what.scope, what.at))
 
 
-def read_text(path: Path) -> str:
-    """The text of a source file. Raises UserError for one that is empty, too large, or no plain file."""
-    if not path.is_file():
-        raise UserError(f"{path.name}: is no plain file")
-    size = path.stat().st_size
-    if size > LARGEST:
-        raise UserError(f"{path.name}: {size / 1e6:.0f} MB; a hand-in has at most {LARGEST / 1e6:.0f} MB")
-    text = path.read_bytes().decode("utf-8", errors="replace").removeprefix("\ufeff").replace("\r\n", "\n")
+def read_text(path: Path, root: Path) -> str:
+    """The text of a source file. Raises Refused for one that is empty, too large, unreadable or no plain file, and for
+    a symbolic link that leads nowhere or out of `root`."""
+    if not path.name.isprintable() or set(path.name) & {'"', "\\"}:
+        raise Refused(f"{path.name!r}: no compiler takes a file of that name; rename it")
+    link = f"{path.name}: is a symbolic link to {path.readlink()}, " if path.is_symlink() else ""
+    try:
+        real = Path(os.path.realpath(path, strict=True))
+        if not real.is_relative_to(root.resolve()):
+            raise Refused(f"{link or f'{path.name}: '}which leads out of the hand-in's folder; hand in the file itself")
+        if not real.is_file():
+            raise Refused(f"{path.name}: is no plain file; hand in a .cu file")
+        if (size := real.stat().st_size) > LARGEST:
+            raise Refused(f"{path.name}: {size / 1e6:.0f} MB; a hand-in has at most {LARGEST / 1e6:.0f} MB")
+        text = real.read_bytes().decode("utf-8", errors="replace").removeprefix("\ufeff").replace("\r\n", "\n")
+    except OSError as error:
+        if not link:
+            raise Refused(f"{path.name}: cannot be read: {error.strerror}") from None
+        what = "a circle of links" if error.errno == errno.ELOOP else "a file that cannot be opened"
+        raise Refused(f"{link}{what}: {error.strerror}; hand in the file itself") from None
+    if "\0" in text:
+        raise Refused(f"{path.name}: is no text in UTF-8; save it as such")
     if not text.strip():
-        raise UserError(f"{path.name}: is empty")
+        raise Refused(f"{path.name}: is empty")
     return text
 
 
 def copy_device_code(path: Path, root: Path, into: Path) -> None:
     """Write the GPU's part of a file, and of the files that it includes from `root`, into a folder, line by line at the
-    same place. Raises UserError for an include of anything outside `root`."""
+    same place. Raises Refused for an include of anything outside `root`."""
     texts: dict[Path, str] = {}
     _collect(path, root, texts)
     for name, text in zip(texts, for_gpu(*texts.values()), strict=True):
@@ -131,7 +151,7 @@ def _collect(path: Path, root: Path, texts: dict[Path, str]) -> None:
     place = path.resolve().relative_to(root.resolve())
     if place in texts:
         return
-    texts[place] = text = plain(read_text(path))
+    texts[place] = text = plain(read_text(path, root))
     for directive in reversed([*_DIRECTIVE.finditer(text)]):
         word, options = directive[1], directive[2].strip()
         if word in ("line", "embed", "import", "ident") or re.match(r"pragma\s+(?!unroll|once)", f"{word} {options}"):
@@ -142,15 +162,13 @@ def _collect(path: Path, root: Path, texts: dict[Path, str]) -> None:
         named = re.fullmatch(r'<([\w./+ -]+)>|"([\w./+ -]+)"', options)
         name = (named[1] or named[2]) if named else ""
         if not name or name.startswith("/") or ".." in Path(name).parts or word != "include":
-            raise UserError(
-                f"{path.name}:{line}: #{word} {options}: only files of the hand-in's own folder are included"
-            )
+            raise Refused(f"{path.name}:{line}: #{word} {options}: only files of the hand-in's own folder are included")
         header = path.parent / name
         if any((folder / name).is_file() for folder in (HOST_HEADERS, EMULATOR_HEADERS)):
             continue
         if named and named[2] and header.is_file():
             if not header.resolve().is_relative_to(root.resolve()):
-                raise UserError(f"{path.name}:{line}: #include {options}: it leads out of the hand-in's folder")
+                raise Refused(f"{path.name}:{line}: #include {options}: it leads out of the hand-in's folder")
             _collect(header, root, texts)
         else:
             text = _blank(text, directive.start(), directive.end())
@@ -172,9 +190,8 @@ def sizes(text: str) -> tuple[int, ...]:
     return tuple(map(int, str(text).split("x")))
 
 
-def kernels(path: Path) -> list[HandIn]:
-    """The kernels of a file that have at least one pointer or struct as parameter."""
-    raw = read_text(path)
+def kernels(raw: str) -> list[HandIn]:
+    """The kernels of a file's text that have at least one pointer or struct as parameter."""
     text = plain(raw)
     options = dict(
         pair.partition("=")[::2] for line in re.findall(r"//\s*tilewise:([^\n]*)", raw) for pair in line.split()

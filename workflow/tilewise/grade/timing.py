@@ -18,14 +18,15 @@ from tilewise import RECORDED, ROOT, UserError
 from tilewise.compile import build
 from tilewise.files import read_json, write_json
 from tilewise.grade.handin import copy_device_code, sizes
-from tilewise.grade.marking import Call, set_constants
+from tilewise.grade.roles import set_constants
+from tilewise.grade.tasks import holds
+from tilewise.grade.ways import Call
 from tilewise.measure import probe
 from tilewise.measure.job import prepare
 from tilewise.measure.lease import one_gpu
 from tilewise.measure.task import run_jobs
 from tilewise.nvidia import gpus
 from tilewise.study import columns, registry, slurm
-from tilewise.study.expressions import evaluate
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.schema import validate
@@ -121,7 +122,11 @@ def judge(
         return []
     if missing := [name for name, value in names.items() if value is None and name in condition]:
         return [f"{student}: {condition} is not tested: there is no {missing[0]} for {findings['dtype']}"]
-    if not evaluate(condition, names):
+    try:
+        is_met = holds(condition, names)
+    except UserError as error:  # two times that are equal, say
+        return [f"{student}: the task's threshold is not tested: {error}"]
+    if not is_met:
         shown = ", ".join(f"{name} is {value:.4g}" for name, value in names.items() if value is not None)
         words = f"At {task['timed']} on {answer['platform']}, {shown}; {condition} does not hold."
         findings["mistakes"].append({"name": "too_slow", "line": None, "words": words})

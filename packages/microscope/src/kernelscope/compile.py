@@ -30,7 +30,7 @@ from kernelscope import (
 from kernelscope.cpp import FLAGS, display_path, run_compiler
 from kernelscope.declarations import Declarations, Function, Tree, tree_of
 from kernelscope.element_types import ELEMENT_TYPES
-from kernelscope.errors import MachineError, UserError
+from kernelscope.errors import CompileError, MachineError, NotEmulated, UserError
 from kernelscope.expressions import whole_numbers
 from kernelscope.files import atomic_path, digest
 from kernelscope.host_code import as_included, left_out
@@ -128,8 +128,9 @@ def build(
     """Compile a kernel with all its instances into one shared library at `output`; returns the path.
 
     `instances` are C++ names such as `tiled<float, 32>`, of any functions of the file; `flags` follow COMPILE, and
-    those that define a macro hold for the runtime, too; `watched`: with the tracer. Raises UserError if the kernel does
-    not compile, or if an instance's static shared memory passes CUDA's limit, which is a compile error there.
+    those that define a macro hold for the runtime, too; `watched`: with the tracer. Raises CompileError if the kernel
+    does not compile, or if an instance's static shared memory passes CUDA's limit, which is a compile error there, and
+    NotEmulated for what the emulator lacks.
 
     The library of a file below the current folder is kept like the objects of `compile_object`.
     """
@@ -184,7 +185,7 @@ def _tree(source: CudaFile) -> Tree:
     except MachineError:
         raise
     except UserError as error:
-        raise UserError(without_header(str(error))) from None
+        raise without_header(error) from None
 
 
 def layouts_of(source: CudaFile, instances: Sequence[str]) -> Layouts:
@@ -260,10 +261,10 @@ def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequ
         except MachineError:
             raise
         except UserError as error:
-            raise UserError(_in_kernel(str(error), kernel, instances, source)) from None
+            raise _in_kernel(error, kernel, instances, source) from None
         if elf.runs_first(compiled):
             what = "a variable of the file gets its value by code that runs before any kernel"
-            raise UserError(f"{display_path(kernel.path)}: {what}, which CUDA refuses; give it a constant one")
+            raise CompileError(f"{display_path(kernel.path)}: {what}, which CUDA refuses; give it a constant one")
         variables = Variables.from_symbols(read.variables, elf.symbols(compiled))
         marked = marks.marked_variables(dump.read_text(encoding="utf-8") if dump.exists() else "")
         shared.write_text(variables.assembler() + marks.assembler(marked), encoding="utf-8")
@@ -273,11 +274,11 @@ def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequ
         except MachineError:
             raise
         except UserError as error:
-            raise UserError(_undefined(str(error), kernel)) from None
+            raise CompileError(_undefined(str(error), kernel)) from None
         for instance, used in static_shared_bytes(variables.arrays(elf.symbols(library)), instances).items():
             if used > DEFAULT_SHARED_BYTES:
-                raise UserError(
-                    f"{kernel.path}: {instance} uses too much shared data: {used} B where CUDA allows "
+                raise CompileError(
+                    f"{display_path(kernel.path)}: {instance} uses too much shared data: {used} B where CUDA allows "
                     f"{DEFAULT_SHARED_BYTES} B of static shared memory; use smaller tiles, or `extern __shared__`"
                 )
         library.replace(output)
@@ -342,56 +343,61 @@ def _as_nvrtc(flags: tuple[Any, ...]) -> list[Any]:
     return ["-nostdinc", "-nostdinc++", *headers, "-include", "as_nvrtc.h"]
 
 
-def without_header(message: str) -> str:
-    """What a compiler says, with who lacks a header if it lacks one."""
-    where, _, what = message.partition(": ")
+def without_header(error: UserError) -> UserError:
+    """An error with who lacks a header if the compiler lacks one; another error as it is."""
+    where, _, what = str(error).partition(": ")
     if header := re.fullmatch(r"(.*): No such file or directory", what):
         known = re.match(r"cuda|cuComplex|mma\.h|cooperative_groups|nv/|cub/|thrust/|cute/|cutlass/", header[1])
-        who = "the emulator has no" if known else "neither NVRTC nor the emulator has a"
-        return f"{where}: {who} header <{header[1]}>"
-    return message
+        if known:
+            return NotEmulated(f"{where}: the emulator has no header <{header[1]}>")
+        return CompileError(f"{where}: neither NVRTC nor the emulator has a header <{header[1]}>")
+    return error
 
 
-def _in_kernel(message: str, kernel: CudaFile, instances: Sequence[str], source: Path) -> str:
-    """A compiler's message about the text around a kernel, as one about the kernel, with what was left out of it."""
+def _in_kernel(error: UserError, kernel: CudaFile, instances: Sequence[str], source: Path) -> UserError:
+    """A compiler's error in the text around a kernel, as one in the kernel, with what was left out of it."""
+    found = _about_kernel(error, kernel, instances, source)
     if not has_host_code(code_of(kernel.path)):
-        return _about_kernel(message, kernel, instances, source)
-    headers = left_out(kernel)
-    if lacking := [f"<{name}>" for name in headers if f"'{name.partition('/')[0]}" in message]:
+        return found
+    kind, headers = type(found), left_out(kernel)
+    if lacking := [f"<{name}>" for name in headers if f"'{name.partition('/')[0]}" in str(error)]:
+        kind = NotEmulated
         away = f"the emulator has no {' and no '.join(lacking)}; for a trace, replace what the kernel uses of it"
     else:
         named = "".join(f", <{name}>" for name in headers)
         away = f"left out as the host's: functions without __device__{named}"
-    return f"{_about_kernel(message, kernel, instances, source)}; {away}"
+    return kind(f"{found}; {away}")
 
 
-def _about_kernel(message: str, kernel: CudaFile, instances: Sequence[str], source: Path) -> str:
-    where, _, what = message.partition(": ")
+def _about_kernel(error: UserError, kernel: CudaFile, instances: Sequence[str], source: Path) -> UserError:
+    where, _, what = str(error).partition(": ")
     if where.startswith(display_path(EMULATOR_HEADERS / "cuda_emulator.h")) and "No such file" in what:
-        return (
+        return MachineError(
             "the compiler does not take the header that it has precompiled itself; delete the folder kernelscope in "
             "~/.cache (or $XDG_CACHE_HOME) and run again"
         )
-    if (missing := without_header(message)) != message:
+    if (missing := without_header(error)) is not error:
         return missing
     if hidden := re.search(rf"{_LACKS}(\w+)", what):
         remedy = "; include <cstdint>" if hidden[1].endswith("_t") else ""
-        return f"{where}: '{hidden[1]}' is not defined; NVRTC does not define it either{remedy}"
+        return CompileError(f"{where}: '{hidden[1]}' is not defined; NVRTC does not define it either{remedy}")
     if unknown := re.match(rf"'({_CUDAS_OWN})' (?:was not declared|is not a member of|does not name a type)", what):
-        return f"{where}: the emulator has no '{unknown[1]}'; if it is a name of CUDA's, only a GPU runs this kernel"
+        what = f"the emulator has no '{unknown[1]}'; if it is a name of CUDA's, only a GPU runs this kernel"
+        return CompileError(f"{where}: {what}")
     if re.match(r"'cuda(?:GridDep|TriggerProg)\w+' was not declared", what):
-        return f"{where}: {what}; include <cuda_device_runtime_api.h>: NVRTC does not define it without, either"
+        remedy = "include <cuda_device_runtime_api.h>: NVRTC does not define it without, either"
+        return CompileError(f"{where}: {what}; {remedy}")
     if lacking := re.search(r"declared with attribute error: (the emulator .*?)(?: \[-W|$)", what):
-        return f"{where}: {lacking[1]}"
+        return NotEmulated(f"{where}: {lacking[1]}")
     if not where.startswith((str(source), "<stdin>")):
-        return message
+        return error
     if "no matching function for call to 'instance(" in what:
         named = ", ".join(instances)
-        return (
+        return CompileError(
             f"{display_path(kernel.path)}: its functions have no instance {named}; give each its template's arguments"
         )
     hint = "; a bracket or a semicolon may be missing at its end" if what.startswith("expected") else ""
-    return f"{display_path(kernel.path)}: {what}{hint}"
+    return type(error)(f"{display_path(kernel.path)}: {what}{hint}")
 
 
 def _undefined(message: str, kernel: CudaFile) -> str:

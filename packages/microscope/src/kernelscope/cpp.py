@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from kernelscope.errors import MachineError, UserError
+from kernelscope.errors import CompileError, MachineError, UserError
 from kernelscope.files import refusal, take_lock
 from kernelscope.sources import PACKAGE
 
@@ -294,7 +294,8 @@ def tool(name: str) -> str:
 
 
 def run_compiler(arguments: Iterable[Any], text: str = "") -> str:
-    """Run the compiler, which may read `text`, and return what it prints; UserError if it is missing or fails."""
+    """Run the compiler, which may read `text`, and return what it prints. Raises CompileError if it fails, and
+    MachineError if it is missing or the machine is at fault."""
     command = [*compiler(), *map(str, arguments)]
     english = {**os.environ, "LC_ALL": "C"}  # otherwise _first_error would not find the word `error`
     try:
@@ -312,7 +313,7 @@ def run_compiler(arguments: Iterable[Any], text: str = "") -> str:
         ended = signal.Signals(-done.returncode).name
         raise MachineError(f"the C++ compiler was ended by {ended}, perhaps for want of memory; run with fewer cores")
     if done.returncode:
-        raise UserError(_first_error(done.stderr) or f"{command[0]}: exit status {done.returncode}")
+        raise CompileError(_first_error(done.stderr) or f"{command[0]}: exit status {done.returncode}")
     return done.stdout
 
 

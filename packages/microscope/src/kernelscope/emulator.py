@@ -16,7 +16,7 @@ import numpy as np
 from kernelscope import elf
 from kernelscope.cpp import display_path
 from kernelscope.element_types import ELEMENT_TYPES
-from kernelscope.errors import UserError
+from kernelscope.errors import NotEmulated, UserError
 from kernelscope.launch import Argument, Array, Launch, Number, TensorMap, Three, Value, Workspace
 from kernelscope.limits import EMULATED_LIMITS
 from kernelscope.shared_memory import SharedArray, Variables, arrays_of, places_of, static_shared_bytes
@@ -134,7 +134,7 @@ class Emulator:
         if hasattr(self.library, "emulator_ptx_unknown"):
             self.library.emulator_ptx_unknown.restype = ctypes.c_char_p
             if unknown := self.library.emulator_ptx_unknown().decode():
-                raise UserError(display_path(unknown))
+                raise NotEmulated(display_path(unknown))
         self.instances = self.text("emulator_names").split("\n")
         self._instances = (_Instance * len(self.instances)).in_dll(self.library, "emulator_instances")
         self.parameters = {

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from kernelscope.cpp import display_path
-from kernelscope.errors import UserError
+from kernelscope.errors import CompileError, NotEmulated
 
 #: Whether a source file has something to rewrite.
 ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b|#\s*include\s*<(?:mma\.h|cuda_pipeline|cuda/|cooperative_groups)")
@@ -50,7 +50,7 @@ def rewrite(text: str, own: Sequence[str] = ()) -> str:
             try:
                 source, call = _call(inside, len(sources), text[: found.start()] if "wgmma" in inside else "")
             except (ValueError, SyntaxError) as error:
-                raise UserError(
+                raise NotEmulated(
                     f"{display_path(file)}:{line}: the emulator does not understand this asm statement: {error}"
                 ) from None
             if source is not None:
@@ -74,7 +74,7 @@ def _closing(text: str, start: int) -> int:
         if not depth:
             return at
         at += 1
-    raise UserError("an asm statement has no end")
+    raise CompileError("an asm statement has no end")
 
 
 def _split(text: str, separator: str) -> list[str]:

@@ -7,7 +7,7 @@ from tree_sitter import Node
 
 from kernelscope.cpp import display_path
 from kernelscope.declarations import SPACES, Tree, attributes, place_of, scopes
-from kernelscope.errors import UserError
+from kernelscope.errors import CompileError
 from kernelscope.sources import CudaFile, code_of
 from kernelscope.syntax import declarators, is_function, name_of, nested_declarators, text_of
 
@@ -15,27 +15,27 @@ _OF_LAMBDA = re.compile(r"(?<!\])\]\s*__attribute__\(\((__device__|__host__)\)\)
 
 
 def refuse_mark(source: CudaFile) -> None:
-    """Raise UserError for a file that begins with a byte order mark, or includes one that does."""
+    """Raise CompileError for a file that begins with a byte order mark, or includes one that does."""
     for file in source.files:
         if code_of(file).startswith("\ufeff"):
-            raise UserError(
+            raise CompileError(
                 f"{display_path(file)}:1: begins with a byte order mark, which NVRTC refuses; save it without one"
             )
 
 
 def refuse(tree: Tree) -> None:
-    """Raise UserError, with file and line, for a function that a GPU cannot call, because it is not __device__; for a
-    variable of a namespace or a class that is in none of a GPU's memories, unless it is constant; for a lambda outside
-    of functions; and for words that NVRTC does not take where they stand."""
+    """Raise CompileError, with file and line, for a function that a GPU cannot call, because it is not __device__; for
+    a variable of a namespace or a class that is in none of a GPU's memories, unless it is constant; for a lambda
+    outside of functions; and for words that NVRTC does not take where they stand."""
     if word := _OF_LAMBDA.search(tree.text):
         what = f"{word[1]} of a lambda; leave it out: a lambda in a kernel is the GPU's"
-        raise UserError(f"{place_of(tree, tree.text.count(chr(10), 0, word.start()))}: NVRTC refuses {what}")
+        raise CompileError(f"{place_of(tree, tree.text.count(chr(10), 0, word.start()))}: NVRTC refuses {what}")
     for node in tree.nodes.get("declaration", ()):
         before = ""
         for child in node.children:
             if before and child.type == "attribute_specifier" and "alignas" in text_of(child):
                 what = f"alignas after {before}; write it first, or __align__"
-                raise UserError(f"{place_of(tree, node)}: NVRTC refuses {what}")
+                raise CompileError(f"{place_of(tree, node)}: NVRTC refuses {what}")
             before = before or ("" if child.type.startswith("attribute_") else text_of(child))
     if not tree.root.has_error:  # else who knows what is a function
         _refuse_host_code(tree)
@@ -45,7 +45,9 @@ def _refuse_host_code(tree: Tree) -> None:
     known: set[str] = set()  # what an earlier declaration has said to be the GPU's
     for node in _outside_of_functions(tree.root):
         if node.type == "lambda_expression":
-            raise UserError(f"{place_of(tree, node)}: NVRTC refuses a lambda outside of a function; move it into one")
+            raise CompileError(
+                f"{place_of(tree, node)}: NVRTC refuses a lambda outside of a function; move it into one"
+            )
         is_device = ({*SPACES} - {"__host__"}) & {name for name, _ in attributes(node)}
         around = [] if node.parent and node.parent.type == "friend_declaration" else scopes(node)
         for each in declarators(node):
@@ -55,7 +57,7 @@ def _refuse_host_code(tree: Tree) -> None:
             elif (kind := _of_host(node, each)) and name not in known:
                 remedy = f"mark it __device__{', __constant__ or const' if kind == 'variable' else ''}"
                 what = f"'{name_of(each)}' is a {kind} of the host, which NVRTC refuses; {remedy}"
-                raise UserError(f"{place_of(tree, each)}: {what}")
+                raise CompileError(f"{place_of(tree, each)}: {what}")
 
 
 def _outside_of_functions(node: Node) -> Iterator[Node]:

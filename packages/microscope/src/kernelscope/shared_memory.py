@@ -9,7 +9,7 @@ from functools import cache
 from kernelscope.cpp import display_path
 from kernelscope.declarations import Variable
 from kernelscope.elf import Symbol, demangled
-from kernelscope.errors import UserError
+from kernelscope.errors import CompileError
 
 #: The system keeps the first bytes of the window through which a block of Hopper sees its shared memory. The arrays are
 #: aligned behind them, relative to their end: so no array is aligned to more than these bytes, whatever it asks for.
@@ -47,7 +47,7 @@ class Variables:
 
     @classmethod
     def from_symbols(cls, declared: Sequence[Variable], symbols: Sequence[Symbol]) -> "Variables":
-        """Those of an object file, by its symbols and by what its source declares. Raises UserError for a __shared__
+        """Those of an object file, by its symbols and by what its source declares. Raises CompileError for a __shared__
         variable with an initial value."""
         shared = {symbol.name: symbol for symbol in symbols if symbol.thread_local}
         _refuse_initial_values(declared, [symbol for symbol in symbols if symbol.section.startswith(".tdata")])
@@ -99,7 +99,7 @@ def _refuse_initial_values(declared: Iterable[Variable], with_value: Sequence[Sy
         has_value = each.has_value or any(f"{len(each.name)}{each.name}" in symbol.name for symbol in with_value)
         if each.space == "__shared__" and has_value:
             what = f"the __shared__ variable '{each.name}' has an initial value, which CUDA refuses"
-            raise UserError(f"{display_path(each.file)}:{each.line}: {what}")
+            raise CompileError(f"{display_path(each.file)}:{each.line}: {what}")
 
 
 def _alignment_of_extern(name: str, declared: Iterable[Variable]) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from kernelscope.errors import UserError
+from kernelscope.errors import CompileError
 from kernelscope.files import read_text
 
 #: This package.
@@ -94,7 +94,7 @@ def _collect(path: Path, includes: Sequence[Path], found: dict[Path, None], whol
         if header is None:
             line = text.count("\n", 0, include.start()) + 1
             nor = "".join(f", nor in {folder}" for folder in includes)
-            raise UserError(
+            raise CompileError(
                 f'{path}:{line}: #include "{include[1]}": there is no such file here{nor}; add it or correct the name'
             )
         _collect(Path(*header.parts) if ".." not in header.parts else header.resolve(), includes, found, whole)
