@@ -7,7 +7,6 @@ import re
 from xml.etree import ElementTree
 
 import matplotlib.colors
-import numpy as np
 import pandas as pd
 import pytest
 import synthetic
