@@ -9,13 +9,9 @@ import pytest
 from tilewise import ROOT
 from tilewise.__main__ import main
 
+pytestmark = pytest.mark.usefixtures("without_gpu")
+
 PLAIN = (ROOT / "examples/hand-ins/right_plain.cu").read_text(encoding="utf-8")
-
-
-@pytest.fixture(autouse=True)
-def without_gpu(monkeypatch) -> None:
-    """A machine whose GPUs are hidden: nothing is timed."""
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`tilewise grade` on mistakes: each is told to the one who made it, the teacher or the student, and has a remedy."""
+"""`tilewise grade` blames mistakes on the teacher, the student or the machine, whoever made them, and has a remedy."""
 
 import csv
 import os
@@ -12,14 +12,10 @@ from tilewise import ROOT
 from tilewise.__main__ import main
 from tilewise.grade import marking
 
+pytestmark = pytest.mark.usefixtures("without_gpu")
+
 PLAIN = (ROOT / "examples/hand-ins/right_plain.cu").read_text(encoding="utf-8")
 BEGIN = "        float sum = 0.0f;"
-
-
-@pytest.fixture(autouse=True)
-def without_gpu(monkeypatch) -> None:
-    """A machine whose GPUs are hidden: nothing is timed."""
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
 
 @pytest.fixture
@@ -160,7 +156,7 @@ def test_an_error_is_named_by_its_class_not_by_its_words(hand_ins: Path) -> None
     texts = {
         "hand-in": PLAIN.replace("float sum", "hand_in sum"),
         "words": PLAIN.replace(BEGIN, f'static_assert(sizeof(int) == 3, "a plain file of a hand-in"); {BEGIN}'),
-        "asm": PLAIN.replace(BEGIN, f'{BEGIN} asm volatile("nobody.f32 %0;" : "+f"(sum));'),
+        "asm": PLAIN.replace(BEGIN, f'{BEGIN} asm volatile("unknown.f32 %0;" : "+f"(sum));'),
         "include": '#include "/etc/passwd"\n' + PLAIN,
     }
     for name, text in texts.items():
@@ -181,7 +177,7 @@ def test_an_error_is_named_by_its_class_not_by_its_words(hand_ins: Path) -> None
         ("block=0x0", "block"),
         ("block=ab", "block"),
         ("block=64x64", "block"),
-        ("kernel=nobody", "kernel"),
+        ("kernel=absent", "kernel"),
         ("arguments=A,B", "6 parameters"),
         ("arguments=A,B,C,n,p,q", "'q'"),
         ("arguments=A,B,C,n/0,p,m", "n/0"),

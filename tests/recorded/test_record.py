@@ -403,7 +403,7 @@ PLANTED = {
         lambda run: linked(run / "measurements.csv", "measurements.csv"),
         "files: .*/measurements.csv: this is a link, not a file of a recorded run",
     ),
-    "a folder in place of a file": (
+    "a folder instead of a file": (
         lambda run: (remove(run / "README.md"), (run / "README.md").mkdir()),
         "files: .*/README.md: this is a folder, not a file of a recorded run",
     ),

@@ -1,4 +1,4 @@
-"""Each refusal of a file is of the class of its cause."""
+"""The class of an error follows from its cause."""
 
 import pytest
 
@@ -10,15 +10,15 @@ WRONG = {
     "undefined name": KERNEL.format("out[0] = nowhere;"),
     "words of a refusal": KERNEL.format('static_assert(sizeof(int) == 3, "the emulator has no file"); out[0] = 0;'),
     "name of the host": KERNEL.format("out[0] = rand();"),
-    "header of nobody": "#include <nobody.h>\n" + KERNEL.format("out[0] = 0;"),
-    "missing file": '#include "nobody.h"\n' + KERNEL.format("out[0] = 0;"),
+    "unknown header": "#include <absent.h>\n" + KERNEL.format("out[0] = 0;"),
+    "missing file": '#include "absent.h"\n' + KERNEL.format("out[0] = 0;"),
     "variable of the host": "float held;\n" + KERNEL.format("out[0] = held;"),
     "too much shared memory": KERNEL.format("__shared__ float a[20000]; a[threadIdx.x] = 0; out[0] = a[threadIdx.x];"),
     "no definition": "__device__ float held();\n" + KERNEL.format("out[0] = held();"),
 }
 LACKING = {
     "heap": KERNEL.format("out[0] = *new float(1);"),
-    "header": "#include <cuda_nobody.h>\n" + KERNEL.format("out[0] = 0;"),
+    "header": "#include <cuda_absent.h>\n" + KERNEL.format("out[0] = 0;"),
     "operand of asm": KERNEL.format('asm volatile("mov.f32 %0, 1.0;" : "=Q"(out[0]));'),
 }
 

@@ -25,10 +25,6 @@ from tilewise.grade.handin import Refused, read_text
 from tilewise.grade.jail import MEMORY, memory_of
 from tilewise.grade.tasks import read_task
 from tilewise.nvidia import gpus
-from tilewise.study import registry as registry
-from tilewise.study.expressions import evaluate as evaluate
-from tilewise.study.points import Point as Point
-from tilewise.traced.multiplication import trace_point as trace_point
 
 HERE = Path(__file__).parent
 COLUMNS = (

@@ -11,6 +11,7 @@ from tilewise.grade.handin import sizes
 from tilewise.grade.large import MOST_ELEMENTS, MOST_TERMS
 from tilewise.study import registry
 from tilewise.study.expressions import evaluate, names_in
+from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.schema import validate
@@ -27,10 +28,10 @@ TIMES = {"time_ms": 1.0, "reference_ms": 2.0, "recorded_ms": 4.0}
 def read_task(named: str) -> tuple[str, dict[str, Any], dict[str, int]]:
     """The name and the keys of a task, and the sectors that the study's naive kernel loads at its `measured`, by
     element type. Raises UserError for a task that is not understood."""
-    tasks = read_yaml(TASKS)
+    tasks, kernels = read_yaml(TASKS), registry.load()
     path = Path(named)
     if named in tasks:
-        return named, tasks[named], check_measures(tasks[named], f"{TASKS}: {named}")
+        return named, tasks[named], check_measures(tasks[named], kernels["naive"], f"{TASKS}: {named}")
     if path.suffix not in (".yaml", ".yml") or not path.is_file():
         raise UserError(f"--task {named}: there are {', '.join(tasks)}, or a YAML file with a task of yours")
     read = read_yaml(path)
@@ -39,13 +40,12 @@ def read_task(named: str) -> tuple[str, dict[str, Any], dict[str, int]]:
     inherited = {key: value for key, value in tasks["tiled"].items() if key not in ("reference", "threshold")}
     task = inherited | {"measures": {}} | task
     place = f"{path}: {name}"
-    for key in ("shapes", "measured"):
-        for size in task[key] if key == "shapes" else [task[key]]:
-            if math.prod(sizes(size)) > MOST_TRACED:
-                raise UserError(
-                    f"{place}.{key}: {size} takes too long on the emulator; its n * p * m is at most {MOST_TRACED}, as "
-                    "of 256x256x256"
-                )
+    for key, size in [*(("shapes", shape) for shape in task["shapes"]), ("measured", task["measured"])]:
+        if math.prod(sizes(size)) > MOST_TRACED:
+            raise UserError(
+                f"{place}.{key}: {size} takes too long on the emulator; its n * p * m is at most {MOST_TRACED}, as of "
+                "256x256x256"
+            )
     for block in task["blocks"]:
         if math.prod(sizes(block)) > 1024:
             raise UserError(f"{place}.blocks: {block} has more than the 1024 threads that a GPU allows")
@@ -55,8 +55,8 @@ def read_task(named: str) -> tuple[str, dict[str, Any], dict[str, int]]:
             f"{place}.largest: {task['largest']} has matrices of more than {MOST_ELEMENTS} elements, or p beyond "
             f"{MOST_TERMS}; 50000x50000x50000 is large enough to overflow 32 bits"
         )
-    _check_threshold(task, place)
-    return name, task, check_measures(task, place)
+    _check_threshold(task, kernels, place)
+    return name, task, check_measures(task, kernels["naive"], place)
 
 
 def holds(condition: str, names: Mapping[str, Any]) -> bool:
@@ -70,9 +70,9 @@ def holds(condition: str, names: Mapping[str, Any]) -> bool:
     return found
 
 
-def _check_threshold(task: Mapping[str, Any], place: str) -> None:
+def _check_threshold(task: Mapping[str, Any], kernels: Mapping[str, Kernel], place: str) -> None:
     if "reference" in task:
-        reference = registry.load().get(task["reference"])
+        reference = kernels.get(task["reference"])
         if not reference or not reference.on_gpu:
             raise UserError(
                 f"{place}.reference: {task['reference']} is no kernel of the study for GPUs; `tilewise list` has them"
@@ -86,16 +86,16 @@ def _check_threshold(task: Mapping[str, Any], place: str) -> None:
         raise UserError(f"{place}.threshold: {min(needless)} needs a kernel of the study; add `reference: tiled`")
 
 
-def check_measures(task: Mapping[str, Any], place: str) -> dict[str, int]:
+def check_measures(task: Mapping[str, Any], naive: Kernel, place: str) -> dict[str, int]:
     """The sectors that the study's naive kernel loads, by element type; empty without measures. Raises UserError for a
     measure that has no value for this kernel, and so perhaps for none."""
     if not task["measures"]:
         return {}
-    kernel, sectors = registry.load()["naive"], {}
+    sectors = {}
     n, p, m = sizes(task["measured"])
     for dtype in ("float", "double", "int32"):
         point = Point("trace", "naive", dtype, n, p, m, (("block_x", 16), ("block_y", 16)))
-        row = trace_point(kernel, point)[0]
+        row = trace_point(naive, point)[0]
         sectors[dtype] = row["global_load_sectors"]
         names = names_of_measures(row, dtype, sectors[dtype])
         for name, condition in task["measures"].items():

@@ -60,9 +60,12 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[str]]:
         (made / README).write_text(readme_text(made, platform))
         with check.sources(next(iter(platform.commits))) as tree:  # the checks have found it
             crate.write(made, workflow=tree / "workflow" / WORKFLOW)
-        if target.exists():
-            shutil.rmtree(target)
-        shutil.copytree(made, target)
+        into.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=into, prefix=".") as beside:  # a full disk leaves the older run whole
+            whole = shutil.copytree(made, Path(beside, source.name))
+            if target.exists():
+                shutil.rmtree(target)
+            whole.rename(target)
     return target, []
 
 
