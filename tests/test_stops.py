@@ -10,9 +10,9 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pandas as pd
+import psutil
 import pytest
 import synthetic
 import yaml
@@ -49,15 +49,8 @@ def small_study(folder):
 
 def ours(clone):
     """The processes that work for a clone, Snakemake first: the ids of it, of what runs scripts, and of workers."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            here, words = place.joinpath("cwd").readlink(), place.joinpath("cmdline").read_text()
-        except OSError:  # it ended while we looked, or is a zombie
-            continue
-        if here == clone and any(word in words for word in NAMES):
-            found.append(int(place.name))
-    return sorted(found)
+    here = [process for process in psutil.process_iter(["cwd", "cmdline"]) if process.info["cwd"] == str(clone)]
+    return sorted(p.pid for p in here if any(name in word for name in NAMES for word in p.info["cmdline"] or []))
 
 
 def rows(clone):

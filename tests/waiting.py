@@ -1,7 +1,8 @@
 """Waiting for other processes."""
 
 import time
-from pathlib import Path
+
+import psutil
 
 
 def wait_until(condition, seconds=180, message="the condition"):
@@ -16,6 +17,6 @@ def wait_until(condition, seconds=180, message="the condition"):
 def has_ended(process):
     """Whether a process has ended or is a zombie that nobody waits for; then it does not hold any file or port."""
     try:
-        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except OSError:
+        return psutil.Process(process).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return True

@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 from builders import work_of
 from waiting import has_ended, wait_until
@@ -204,25 +204,18 @@ def test_a_worker_does_not_outlive_its_task(study, tmp_path, device, config):
     command = [sys.executable, "-c", SCRIPT, str(tmp_path), str(request)]
     task = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
 
-    def children():
-        ours = [place.parent.name for place in Path("/proc").glob("[0-9]*/stat") if _parent(place) == str(task.pid)]
-        return [name for name in ours if "tilewise.measure.worker" in Path(f"/proc/{name}/cmdline").read_text()]
+    def workers():
+        all_processes = psutil.process_iter(["ppid", "cmdline"])  # compilers among them, which may end meanwhile
+        ours = [process for process in all_processes if process.info["ppid"] == task.pid]
+        return [process.pid for process in ours if "tilewise.measure.worker" in (process.info["cmdline"] or [])]
 
     try:
-        workers = wait_until(children, message="a worker")
+        [worker] = wait_until(workers, message="a worker")
         time.sleep(1)  # until it works
-        [worker] = workers
     finally:
         task.kill()
         task.wait()
     wait_until(lambda: has_ended(worker), 10, "the end of the worker")
-
-
-def _parent(stat):
-    try:
-        return stat.read_text().rsplit(")", 1)[1].split()[1]
-    except OSError:  # it ended while the test looked
-        return None
 
 
 def test_a_cpu_loop_over_its_budget_is_a_timeout_that_says_so(tmp_path, device, config, kernels):

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 from clones import package_path
 from waiting import has_ended, wait_until
 
@@ -47,13 +48,12 @@ class Cluster:
 
     def signal(self, job, how):
         """Send a signal to every process of a job of this Slurm; another Slurm may have a job with the same number."""
-        for place in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):  # it may end while the test looks
-                pairs = (place / "environ").read_text(errors="replace").split("\0")
-                variables = dict(pair.partition("=")[::2] for pair in pairs)
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):  # it may end while the test looks
+                variables = process.environ()
                 ours = f"{self.folder}/bin" in variables.get("PATH", "").split(":")
                 if ours and variables.get("SLURM_JOB_ID") == str(job):
-                    os.kill(int(place.name), how)
+                    process.send_signal(how)
 
     def end(self, daemon, how):
         """End a daemon, by SIGTERM as its service does or SIGKILL like a crash; its port is free when this returns."""
