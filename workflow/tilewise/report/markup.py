@@ -283,9 +283,9 @@ def claims_html(verdicts: pd.DataFrame, evidence: Evidence, number: int | None =
     return f'<div class="exhibit" id="table-claims">{Markup().join(strips)}{caption}{opened}</div>'
 
 
-def verdicts_html(verdicts: pd.DataFrame, names: Collection[str]) -> str:
+def verdicts_html(verdicts: pd.DataFrame, platform: str, names: Collection[str]) -> str:
     """The verdicts on some claims on one platform, as a list: what was claimed, published and measured."""
-    table = verdicts[verdicts["id"].isin(names)]
+    table = verdicts[verdicts["id"].isin(names) & (verdicts["platform"] == platform)]
     lines = []
     for name, own in table.groupby("id", sort=False):
         first = own.iloc[0]

@@ -193,12 +193,8 @@ class Page:
 
     def verdicts_on(self, *names: str) -> Markup:
         """The verdicts on some claims, on the first machine with times."""
-
-        def made() -> str:
-            found = self.frame("claims")
-            return markup.verdicts_html(found[found["platform"] == self.evidence.gpus_first[0].name], names)
-
-        return self._piece("Claims", made)
+        first = self.evidence.gpus_first[0].name
+        return self._piece("Claims", lambda: markup.verdicts_html(self.frame("claims"), first, names))
 
     def claims(self) -> Markup:
         """The verdicts on the published claims: marks, and a table of all."""
@@ -254,8 +250,8 @@ class Page:
 
     def frame(self, name: str) -> pd.DataFrame:
         """A table of TABLES, or of a task."""
-        make = TABLES.get(name, lambda page: tables.task(name, page.evidence))
-        return self._once(f"table {name}", lambda: make(self))
+        make = TABLES.get(name, functools.partial(tables.task, name))
+        return self._once(f"table {name}", lambda: make(self.evidence))
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
         """A table or a drawing that several pieces need."""
@@ -268,7 +264,7 @@ class Page:
             if self.drawn:
                 return Path(self.drawn, f"{name}.svg").read_text(encoding="utf-8")
             return figures.svg(figures.task(name, self.evidence))
-        return figures.svg(figures.draw(*(FIGURES[name](self) if name in FIGURES else (name, self.evidence))))
+        return figures.svg(figures.draw(name, self.evidence))
 
     def _caption(self, title: str, caption: str) -> str:
         """The title and caption of a table or figure as HTML."""

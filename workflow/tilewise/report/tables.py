@@ -222,6 +222,11 @@ def calls(evidence: Evidence) -> pd.DataFrame:
     return rows.assign(times_as_fast=rows["cupy_us"] / rows["call_us"]).reset_index(drop=True)
 
 
+def rungs_double(evidence: Evidence) -> pd.DataFrame:
+    """The rungs of the ladder in double."""
+    return climb.rungs(climb.climb(evidence, "ladder_double"), evidence)
+
+
 _OF_METHOD = {
     "tune": tuned.tuning,
     "accuracy": accuracy,
