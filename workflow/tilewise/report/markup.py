@@ -46,7 +46,8 @@ _LONG_TEXT = {"message", "note", "reason", "tasks"}
 #: Columns of some words, which break between them if the page is narrow.
 _WRAPPED = {"choice", "runner_up", "instance", "platform", "title", "limited_by", "second_limit", "waits"}
 #: The words of a verdict, here or on a recorded platform -> the class of its mark.
-_MARKS = {words: verdict.mark for verdict in claims.Verdict for words in (verdict, verdict.elsewhere)}
+_MARKS: dict[str, str] = dict(zip(claims.Verdict, "yes arithmetic equal differs no unknown unknown".split()))
+_MARKS |= {verdict.elsewhere: _MARKS[verdict] for verdict in claims.Verdict}
 #: What † says behind a share of the library's rate.
 _UNLIKE = "power lowered a clock, and one of the two ran more than three times as long as the other"
 #: Columns by whose values a whole table can be filtered; so can those of verdicts.
@@ -292,7 +293,7 @@ def verdicts_html(verdicts: pd.DataFrame, platform: str, names: Collection[str])
         verdict = claims.Verdict(first["of_claim"])
         numbers = claims.by_case(own, claims.beside_published, "; ")
         numbers = Markup(notes.note_html(numbers)) if notes.is_note(numbers) else numbers
-        lines.append((name, verdict.mark, verdict.elsewhere, f"({first['source']}) {first['claim']}", numbers))
+        lines.append((name, _MARKS[verdict], verdict.elsewhere, f"({first['source']}) {first['claim']}", numbers))
     return pieces().verdicts(lines) if lines else ""
 
 
@@ -301,7 +302,7 @@ def _strip(own: pd.DataFrame, evidence: Evidence) -> str:
 
     def mark(row):
         verdict = claims.Verdict(row.of_claim)
-        return verdict.mark, row.id, f"{verdict.elsewhere}: {row.claim}"
+        return _MARKS[verdict], row.id, f"{verdict.elsewhere}: {row.claim}"
 
     sources = [
         (source, [mark(row) for row in part.itertuples()])
