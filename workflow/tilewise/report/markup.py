@@ -244,7 +244,12 @@ def _title_of(caption: str) -> str:
 
 def name_of(caption: str) -> str:
     """The anchor of a table or figure, from its title."""
-    return re.sub(r"\W+", "-", html.unescape(_title_of(caption))).strip("-").lower()
+    return anchor_of(html.unescape(_title_of(caption))).lower()
+
+
+def anchor_of(title: str) -> str:
+    """The anchor of a heading: its letters and digits."""
+    return re.sub(r"\W+", "-", title).strip("-")
 
 
 def csv_link(table: pd.DataFrame, name: str) -> str:

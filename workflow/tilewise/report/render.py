@@ -146,8 +146,7 @@ class Page:
             if not largest:
                 return beside.rows(name, self.sides, where, key, errors)
             rows = beside.rows(name, self.sides, where | beside.largest_square(name, self.sides))
-            place = {kernel: number for number, kernel in enumerate(self.evidence.kernels)}
-            return rows.sort_values("kernel", key=lambda names: names.map(place), kind="stable")
+            return timings.by_kernel(rows, self.evidence)
 
         return self._beside(title, caption, found, first, blank)
 
@@ -316,7 +315,7 @@ class Page:
         for heading, words in itertools.pairwise(tokens):
             if heading.type == "heading_open" and words.children:
                 title = "".join(each.content for each in words.children)
-                anchor = anchor_of(title)
+                anchor = markup.anchor_of(title)
                 heading.attrSet("id", anchor)
                 link = f'<a class="anchor-link" href="#{anchor}" aria-label="Link to {escape(title)}">¶</a>'
                 words.children.append(Token("html_inline", "", 0, content=link))
@@ -546,11 +545,6 @@ def _in_colour(drawn: Mapping[str, str], style: str) -> dict[str, str]:
     # A title may say var(--x) too.
     plain = re.compile(r"var\((--\w+)\)")
     return {name: plain.sub(lambda found: colours.get(found[1], found[0]), svg) for name, svg in drawn.items()}
-
-
-def anchor_of(title: str) -> str:
-    """The anchor of a heading: its letters and digits."""
-    return re.sub(r"\W+", "-", title).strip("-")
 
 
 def _unnamed(names: Iterable[str]) -> list[str]:
