@@ -252,12 +252,10 @@ def label_points(figure: Any, parts: Iterable[tuple[Any, pd.DataFrame]], x: str,
 
 # ---- Legends ---------------------------------------------------------------------------------------------------------
 def legend(figure: Any, columns: int, order: Iterable[str] = ()) -> None:
-    """Put one legend of all panels below them, each entry once; the panels' own legends go."""
+    """Put one legend of all panels below them, each entry once."""
     entries: dict[str, Any] = {}
     for axis in figure.axes:
         entries |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
-        if axis.get_legend():
-            axis.get_legend().remove()
     legend_of(figure, {words: entries[words] for words in (*order, *entries) if words in entries}, columns)
 
 

@@ -376,9 +376,7 @@ def assignment(
 
     If there are none, a sentence stands in the place of the answers; if these contradict the record, a note.
     """
-    evidence = sides.record or sides.own
-    assert evidence is not None
-    page, numbers = Page(evidence, sides=sides), dict[str, Any]()
+    page, numbers = Page(sides.first, sides=sides), dict[str, Any]()
     instead = "The answers are about the recorded runs, which this copy of the study lacks (report/recorded)." * answers
     if answers and sides.record and _is_recorded(article):
         numbers, instead = notes.attempt(
