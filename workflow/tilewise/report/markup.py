@@ -270,11 +270,6 @@ def packed_files(page: str) -> dict[str, str]:
     return {name: gzip.decompress(base64.b64decode(packed)).decode() for name, packed in found}
 
 
-def _file(name: str, kind: str, content: str, words: str) -> str:
-    """A link by which a reader takes a text file away, scripts or not."""
-    return f'<a class="data" download="{name}" href="data:{kind};charset=utf-8,{quote(content)}">{words}</a>'
-
-
 def claims_html(verdicts: pd.DataFrame, evidence: Evidence, number: int | None = None) -> str:
     """The verdicts: one strip of marks per platform, each a link to its claim, and a fold with all claims.
 
@@ -342,7 +337,8 @@ def kernel_html(
         first, last, lines = drawings.excerpt(kernel, idea)
         place += f", lines {first} to {last}"
         code = "\n".join(lines)
-    link = _file(kernel.path.name, "text/plain", read_text(kernel.path), place)
+    file = f"data:text/plain;charset=utf-8,{quote(read_text(kernel.path))}"  # to take away, scripts or not
+    link = f'<a class="data" download="{kernel.path.name}" href="{file}">{place}</a>'
     if drawings.has_idea(kernel.name):
         drawing, words = drawings.idea_svg(kernel.name, tiles, waves, name, title), ""
     else:
