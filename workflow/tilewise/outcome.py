@@ -15,6 +15,7 @@ from tilewise.files import MESSAGE
 from tilewise.measure.row_summary import cause_words, is_right, point_words
 from tilewise.recorded import compare
 from tilewise.report import notes, sections, terminal
+from tilewise.study import registry
 
 #: The rules that fail if something is not right, after the page or the task's table is there.
 RULES = ("outcome", "outcome_of_task")
@@ -105,7 +106,10 @@ def beside_recorded(folder: Path) -> str:
     if not (RECORDED / folder.name / "device.json").is_file():
         return ""
     try:
-        return compare.beside_recorded(folder, RECORDED)
+        kernels = registry.load()
+        recorded, own = (compare.read(str(place), kernels) for place in (RECORDED / folder.name, folder))
+        found = compare.compare(recorded, own, kernels)
+        return f"compared with the recorded run: {found.line}; `tilewise compare {folder.name} {folder}` lists them"
     except UserError:  # another config has no point in common; a damaged file is reported when the page is drawn
         return ""
 

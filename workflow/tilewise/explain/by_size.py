@@ -47,24 +47,19 @@ def below_roofs(evidence: Evidence) -> pd.DataFrame:
 
     A product at the first takes as long as an empty kernel; the second is what the units of the type alone reached.
     """
-    overheads, roofs = provenance.overheads(evidence.shown_platforms), _roofs(evidence)
+    overheads = provenance.overheads(evidence.shown_platforms)
+    roofs = {platform.name: evidence.roofs(platform.name) for platform in evidence.shown_platforms}
     rows = over_size(evidence).sort_values("time_ms", kind="stable")
     rows = rows.drop_duplicates(["platform", "kernel", "dtype", *SHAPE]).sort_index(ignore_index=True)
     work = 2e-3 * rows[SHAPE].astype("float64").prod(axis=1)  # 10^9 operations a second, over µs
+    found = [
+        roofs[platform].get(("tensor_rate", dtype), roofs[platform].get(("multiply_add_rate", dtype), math.nan))
+        for platform, dtype in zip(rows["platform"], rows["dtype"])
+    ]
     return rows.assign(
-        roof_gflops=[roofs.get(key, math.nan) for key in zip(rows["platform"], rows["dtype"])],
+        roof_gflops=found,
         launch_gflops=work.to_numpy() / rows["platform"].map(overheads).astype("float64"),
     )
-
-
-def _roofs(evidence: Evidence) -> dict[tuple[str, str], float]:
-    """(platform, element type) -> the measured rate of its tensor cores, or else of its multiply-adds."""
-    found: dict[tuple[str, str], float] = {}
-    for platform in evidence.shown_platforms:
-        rates = evidence.roofs(platform.name)
-        for wanted in ("multiply_add_rate", "tensor_rate"):
-            found |= {(platform.name, dtype): rate for (name, dtype), rate in rates.items() if name == wanted}
-    return found
 
 
 def at_every_size(evidence: Evidence) -> pd.DataFrame:

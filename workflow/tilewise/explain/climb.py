@@ -15,7 +15,7 @@ import pandas as pd
 
 from tilewise.evidence import Evidence, Platform
 from tilewise.explain.profiles import PER_MULTIPLY_ADD, beside_hardware, beside_schedulers, waits_of
-from tilewise.explain.timings import as_fast, cubes, describe, timed_rows
+from tilewise.explain.timings import as_fast, by_kernel, cubes, describe, timed_rows
 from tilewise.explain.traffic import beside_traffic
 from tilewise.study.columns import COLUMNS
 from tilewise.study.device import SCHEDULERS, WARP
@@ -163,7 +163,6 @@ def rungs(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     are `as_fast` if the ranges of their times overlap. Adds what arithmetic allows (bound_gflops, bound_by, bound_gain)
     and what the warps wait for most (top_wait, top_wait_each).
     """
-    place = {name: number for number, name in enumerate(evidence.kernels)}
     square, found = cubes(rows), []
     for _, part in square.groupby(["platform", "dtype"], sort=False):
         if part["anchor"].all():
@@ -171,7 +170,7 @@ def rungs(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         kernels = part.groupby("n")["kernel"].nunique()
         part = part[part["n"] == kernels[kernels == kernels.max()].index.max()]
         part = part.sort_values("gflops", kind="stable").drop_duplicates("kernel", keep="last")
-        found.append(part.loc[part["kernel"].map(place).sort_values(kind="stable").index])
+        found.append(by_kernel(part, evidence))
     parts = [_beside_bounds(_beside_steps(part), evidence) for part in found or [square.head(0)]]
     return pd.concat(parts, ignore_index=True)
 

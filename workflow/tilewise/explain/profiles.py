@@ -8,7 +8,7 @@ import pandas as pd
 
 from tilewise.evidence import Evidence
 from tilewise.explain.number_format import rounded
-from tilewise.explain.timings import with_words
+from tilewise.explain.timings import by_kernel, with_words
 from tilewise.explain.traffic import shared_memory, with_work
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
@@ -86,16 +86,14 @@ def profiled(evidence: Evidence) -> pd.DataFrame:
     records = rows.to_dict("records")
     least = [bytes_of_product(row["dtype"], row["n"], row["p"], row["m"]) for row in records]
     waits = pd.Series([_waits(row) for row in records], index=rows.index, dtype="str")
-    order = {name: place for place, name in enumerate(evidence.kernels)}
     rows = rows.assign(
         profiled_ms=rows["profiled_ns"].astype("float64") / 1e6,
         wavefronts_per_100=shared_memory(rows)[0],
         dram_gb=_dram_bytes(rows) / 1e9,
         matrices_moved=_dram_bytes(rows) / pd.Series(least, rows.index, "float64"),
         waits=waits,
-        place=rows["kernel"].map(order),
     )
-    return rows.sort_values(["platform", "place"], kind="stable", ignore_index=True).drop(columns=["place", "work"])
+    return by_kernel(rows, evidence).sort_values("platform", kind="stable", ignore_index=True).drop(columns="work")
 
 
 def waits_of(row: Mapping[str, Any]) -> list[tuple[str, float]]:

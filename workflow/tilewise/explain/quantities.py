@@ -86,13 +86,9 @@ class Choice:
         return [self.value, *self.among]
 
 
-#: The functions of Machine that expressions may call.
-QUERIES = "time rate best worst pair wrong gate traffic counted loop energy maximum call share_of_call".split()
-QUERIES += "launch roof held chosen_tile limit bandwidth not_here".split()
-
-
 class Machine:
-    """The queries of expressions on one platform. Every function takes conditions on columns: `dtype='float', tile=32`.
+    """The queries of expressions on one platform: its public methods, most of which take conditions on columns, as in
+    `dtype='float', tile=32`.
 
     A list has the values that a column may have: `block_x=[8, 16]`, for a claim about those that a source tried.
     `cube=8192` means n = p = m = 8192. A column that does not exist raises UserError. A row that does not exist, or
@@ -105,7 +101,8 @@ class Machine:
 
     def functions(self) -> dict[str, Callable]:
         """The functions, by the names that expressions use."""
-        return {name: getattr(self, name) for name in QUERIES} | {"abs": abs}
+        names = [name for name in vars(Machine) if not name.startswith("_") and name != "functions"]
+        return {name: getattr(self, name) for name in names} | {"abs": abs}
 
     def time(self, **where):
         """Time in ms of the fastest row that fits, with the range of its runs, or of one run with its quartiles."""

@@ -202,6 +202,12 @@ def by_shape(table: pd.DataFrame) -> pd.DataFrame:
     return table.loc[order.sort_values(["shape", "anchor"], kind="stable").index].reset_index(drop=True)
 
 
+def by_kernel(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The rows in the order of their kernels in the registry."""
+    place = {name: number for number, name in enumerate(evidence.kernels)}
+    return table.sort_values("kernel", key=lambda names: names.map(place), kind="stable")
+
+
 def largest(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of the largest product."""
     work = table[SHAPE].astype("float64").prod(axis=1)

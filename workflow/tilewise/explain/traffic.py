@@ -140,6 +140,7 @@ _BY_OTHER_WAYS = {
 _BY_THE_SAME = {"tma_load_sectors": ("multicast_sectors",)}
 
 
+@functools.lru_cache(maxsize=4)
 def counted_against_hardware(evidence: Evidence) -> pd.DataFrame:
     """The emulator's and the hardware's counts of the same launch, one row per count.
 

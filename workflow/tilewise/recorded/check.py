@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -321,7 +321,8 @@ def _points(kept: Kept, task: str) -> Iterator[str]:
     capability = kept.platform.device.gpu["compute_capability"]
     target = Target("gpu", sweeps.gpu_of_choices(kept.platform.name, kept.kernels, capability))
     try:
-        asked = {_sorted(point): point.label() for point in sweeps.expand(kept.study, kept.kernels, task, target)}
+        points = sweeps.expand(kept.study, kept.kernels, task, target)
+        asked = {frozenset(point.columns().items()): point.label() for point in points}
     except (UserError, LookupError) as error:
         yield f"{task}: this version does not plan its points ({error}); check the run by the version that measured it"
         return
@@ -329,7 +330,7 @@ def _points(kept: Kept, task: str) -> Iterator[str]:
     for row in measured[measured["task"] == task].to_dict("records"):
         kernel = kept.kernels.get(row["kernel"])
         point = _point_of(row, kernel) if kernel else None
-        there[_sorted(point) if point else row_label(row)] = row_label(row)
+        there[frozenset(point.columns().items()) if point else row_label(row)] = row_label(row)
     if lacking := [label for point, label in asked.items() if point not in there]:
         yield f"{task}: {len(lacking)} of {len(asked)} points have no row: {_some(lacking)}"
     if strange := [words for point, words in there.items() if point not in asked]:
@@ -346,10 +347,6 @@ def _point_of(row: Mapping[str, Any], kernel: Kernel) -> Point | None:
     parameters = tuple((name, int(row[name])) for name in kernel.columns)
     batch = 1 if pd.isna(row.get("batch")) else int(row["batch"])
     return Point(str(row.get("task", "")), kernel.name, row["dtype"], n, p, m, parameters, batch)
-
-
-def _sorted(point: Point) -> Point:
-    return replace(point, parameters=tuple(sorted(point.parameters)))
 
 
 def _of_one_commit(kept: Kept) -> Iterator[str]:

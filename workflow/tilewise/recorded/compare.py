@@ -11,13 +11,13 @@ from enum import StrEnum, auto
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from kernelscope.yaml_input import suggest_name
 from tilewise import RECORDED, UserError, checksums
 from tilewise.evidence import refuse_no_run, time_range
 from tilewise.explain.number_format import rounded
-from tilewise.explain.quantities import Spread
 from tilewise.explain.timings import choice_text, shape_text
 from tilewise.study import columns, registry
 from tilewise.study.device import Device
@@ -161,32 +161,25 @@ def read(name: str, kernels: Mapping[str, Kernel]) -> Run:
 
 def compare(first: Run, second: Run, kernels: Mapping[str, Kernel], threshold: float = THRESHOLD) -> Comparison:
     """The comparison of two runs; `threshold` is in percent. Raises UserError if they have no point in common."""
-    rows = _in_common(first, second, kernels)
+    rows, key = _in_common(first, second, kernels)
     on_gpu = _on_gpu(rows, kernels)
     overhead = overheads(first, second, rows[on_gpu])
-    shifts = on_gpu * overhead.difference_us / 1000
-    records, key = rows.to_dict("records"), _key(rows)
-    ratios = [_ratio(row, shift) for row, shift in zip(records, shifts)]
+    ratios = _ratios(rows, on_gpu * overhead.difference_us / 1000)
+    ratio = ratios["ratio"]
+    # It is a difference if it exceeds the threshold and the range of the ratio excludes 1.
+    small = (ratio - 1).abs() <= threshold / 100
+    equal = ratio.isna() | small | ((ratios["ratio_low"] <= 1) & (ratios["ratio_high"] >= 1))
+    verdicts = {Verdict.STATUS: rows["status"] != rows["other_status"], Verdict.EQUAL: equal, Verdict.FASTER: ratio < 1}
     points = rows.assign(
         processor=on_gpu.map({True: ON_GPU, False: ON_CPU}),
-        shape=[shape_text(row) for row in records],
-        choice=[choice_text({name: row[name] for name in key}, kernels) for row in records],
-        ratio=[ratio.value if ratio else None for ratio in ratios],
-        ratio_low=[ratio.low if ratio else None for ratio in ratios],
-        ratio_high=[ratio.high if ratio else None for ratio in ratios],
-        verdict=[
-            str(Verdict.STATUS if differs else _verdict(ratio, threshold))
-            for differs, ratio in zip(rows["status"] != rows["other_status"], ratios)
-        ],
-    ).astype(dict.fromkeys(("ratio", "ratio_low", "ratio_high"), "float64"))
+        shape=[shape_text(row) for row in rows.to_dict("records")],
+        choice=[choice_text(row, kernels) for row in rows[key].to_dict("records")],
+        **ratios,
+        verdict=np.select([*verdicts.values()], [*verdicts], Verdict.SLOWER),
+    )
     libraries = {name for name, kernel in kernels.items() if kernel.kind == Kind.LIBRARY}
     differing = [name for name, version in first.device.versions.items() if second.device.versions.get(name) != version]
-    why = [
-        _why(row, ratio, differing if row["kernel"] in libraries else ())
-        if verdict in (Verdict.FASTER, Verdict.SLOWER)
-        else ""
-        for row, ratio, verdict in zip(records, points["ratio"], points["verdict"])
-    ]
+    why = [_why(row, differing if row["kernel"] in libraries else ()) for row in points.to_dict("records")]
     points = points.assign(why=why)
     return Comparison(first, second, threshold, overhead, points, _by_kernel(points))
 
@@ -206,20 +199,14 @@ def overheads(first: Run, second: Run, rows: pd.DataFrame) -> Overhead:
     return Overhead(float(found.median()), f"{said}{low:+.1f} to {high:+.1f} µs")
 
 
-def _key(rows: pd.DataFrame) -> list[str]:
-    return [*columns.POINT, *columns.parameters_of(name for name in rows if name not in _ADDED)]
-
-
-_ADDED = {f"{before}{name}" for before in ("", "other_") for name in COMPARED}
-
-
 def _on_gpu(rows: pd.DataFrame, kernels: Mapping[str, Kernel]) -> pd.Series:
     """Whether the kernel of each row runs on the GPU; one that the registry no longer has does."""
     return ~rows["kernel"].isin([name for name, kernel in kernels.items() if not kernel.on_gpu])
 
 
-def _in_common(first: Run, second: Run, kernels: Mapping[str, Kernel]) -> pd.DataFrame:
-    """The points that both runs have, with what is COMPARED of each; those of the CPU alone, if one has no GPU."""
+def _in_common(first: Run, second: Run, kernels: Mapping[str, Kernel]) -> tuple[pd.DataFrame, list[str]]:
+    """The points that both runs have, with what is COMPARED of each, and the columns that name a point; those of the
+    CPU alone, if one has no GPU."""
     tables = [first.measurements, second.measurements]
     parameters = list(dict.fromkeys(name for table in tables for name in columns.parameters_of(table)))
     key, found = [*columns.POINT, *parameters], []
@@ -239,30 +226,25 @@ def _in_common(first: Run, second: Run, kernels: Mapping[str, Kernel]) -> pd.Dat
             f"{first.name} and {second.name} have no point in common (tasks {tasks[0]} and {tasks[1]}); compare "
             "runs of the same task, shapes and parameters"
         )
-    return rows
+    return rows, key
 
 
-def _ratio(row: Mapping[str, Any], shift_ms: float) -> Spread | None:
-    """The second time, less the difference of the overheads, divided by the first; None without both times."""
-    times = [[row[f"{before}{name}"] for name in ("time_ms", "low_ms", "high_ms")] for before in ("", "other_")]
-    if any(pd.isna(value) for time in times for value in time) or times[1][1] <= shift_ms:
-        return None
-    one, other = (Spread(*time) for time in times)
-    return (other - shift_ms) / one
+def _ratios(rows: pd.DataFrame, shift_ms: pd.Series) -> pd.DataFrame:
+    """The second time, less the difference of the overheads, divided by the first, with its range where known."""
+    other = rows[["other_time_ms", "other_low_ms", "other_high_ms"]].sub(shift_ms, axis="index")
+    ratios = other / rows[["time_ms", "high_ms", "low_ms"]].to_numpy()
+    ratios = ratios.where(ratios.notna().all(axis="columns") & (other["other_low_ms"] > 0))
+    return ratios.set_axis(["ratio", "ratio_low", "ratio_high"], axis="columns")
 
 
-def _verdict(ratio: Spread | None, threshold: float) -> Verdict:
-    """It is a difference if it exceeds the threshold and the range of the ratio excludes 1."""
-    if ratio is None or ratio.low <= 1 <= ratio.high or abs(ratio.value - 1) <= threshold / 100:
-        return Verdict.EQUAL
-    return Verdict.FASTER if ratio.value < 1 else Verdict.SLOWER
-
-
-def _why(row: Mapping[str, Any], ratio: float, versions: Iterable[str]) -> str:
-    """The known reasons why two rows differ: other sources, another version of a library, or mostly another clock."""
+def _why(row: Mapping[str, Any], versions: Iterable[str]) -> str:
+    """The known reasons why the times of a point differ: other sources, another version of a library, or mostly another
+    clock; empty if they do not."""
+    if row["verdict"] not in (Verdict.FASTER, Verdict.SLOWER):
+        return ""
     found = ["other sources"] if row["build_sha256"] and row["build_sha256"] != row["other_build_sha256"] else []
     found += [f"another version of {name}" for name in versions if name in ("cublas", "numpy")]
-    clock, other = row["sm_clock_mhz"], row["other_sm_clock_mhz"]
+    ratio, clock, other = row["ratio"], row["sm_clock_mhz"], row["other_sm_clock_mhz"]
     # The product of time and clock is the number of cycles: the clock explains what that leaves of the difference.
     if pd.notna(clock) and pd.notna(other) and abs(ratio * other / clock - 1) <= abs(ratio - 1) / 2:
         found.append(f"its clock: {clock:.0f} and {other:.0f} MHz")
@@ -276,13 +258,3 @@ def _by_kernel(points: pd.DataFrame) -> pd.DataFrame:
     verdicts = [str(verdict) for verdict in Verdict]
     counts = groups["verdict"].value_counts().unstack(fill_value=0).reindex(columns=verdicts, fill_value=0)
     return table.join(counts).reset_index()
-
-
-def beside_recorded(folder: Path, recorded: Path = RECORDED) -> str:
-    """A line that compares the run in a folder with the recorded run of the same platform; empty without one."""
-    kept = recorded / folder.name
-    if not (kept / "device.json").is_file() or not (folder / "measurements.csv").is_file():
-        return ""
-    kernels = registry.load()
-    found = compare(read(str(kept), kernels), read(str(folder), kernels), kernels)
-    return f"compared with the recorded run: {found.line}; `tilewise compare {folder.name} {folder}` lists them"

@@ -74,6 +74,11 @@ class Sides:
                 found[f"{side} {each.name}"] = recorded if side == "recorded" else f"This run, {name}"
         return found
 
+    @property
+    def first(self) -> Evidence:
+        """The recorded runs, or else this run."""
+        return next(evidence for _, evidence in self.runs())
+
     def runs(self) -> Iterator[tuple[str, Evidence]]:
         """The runs, each with the word for its side."""
         for side, evidence in (("recorded", self.record), ("own", self.own)):
@@ -158,14 +163,13 @@ def largest_products(sides: Sides) -> pd.DataFrame:
         for each in filter(lambda platform: platform.has_gpu, evidence.platforms):
             own = _largest_of(probes[probes["platform"] == each.name])
             found += [{"side": f"{side} {each.name}"} | row for row in own]
-    for _, evidence in list(sides.runs())[:1]:
-        source = evidence.published[evidence.published["source"] == "a"]
-        values = source.drop_duplicates("quantity").set_index("quantity")["value"]
-        time = source[source["place"] == "Table 3"].iloc[0]
-        own = [{"label": label, "value": values[name]} for name, (_, label) in _SIZES.items()]
-        own.append(_product(f"naive, n = {time['n']:,}", time["n"], time["value"]))
-        found = [{"side": SOURCE} | row for row in own] + found
-    return pd.DataFrame(found).reindex(columns=CELLS)
+    published = sides.first.published
+    source = published[published["source"] == "a"]
+    values = source.drop_duplicates("quantity").set_index("quantity")["value"]
+    time = source[source["place"] == "Table 3"].iloc[0]
+    own = [{"label": label, "value": values[name]} for name, (_, label) in _SIZES.items()]
+    own.append(_product(f"naive, n = {time['n']:,}", time["n"], time["value"]))
+    return pd.DataFrame([*({"side": SOURCE} | row for row in own), *found]).reindex(columns=CELLS)
 
 
 def facts(task: str, sides: Sides, label: str, value: str, note: str, where: Mapping[str, Any]) -> pd.DataFrame:
@@ -231,17 +235,15 @@ def _emulated(task: str, evidence: Evidence, keys: list[str]) -> pd.DataFrame:
 
 def _published(task: str, sides: Sides, where: Mapping[str, Any], every: bool) -> pd.DataFrame:
     """The times of source a's tables that belong to a task."""
-    for _, evidence in sides.runs():
-        found = evidence.published
-        found = found[(found["source"] == "a") & (found["quantity"] == "time")]
-        found = fitting(found[found["place"].isin(_PLACES.get(task, []))], where)
-        work = found[SHAPE].astype("float64").prod(axis=1)
-        choice = [timings.choice_text(row, evidence.kernels) for row in found.to_dict("records")]
-        found = found.assign(side=SOURCE, choice=choice, time_ms=found["value"], gflops=2e-6 * work / found["value"])
-        if not every:
-            found = found.sort_values("time_ms", kind="stable").drop_duplicates(CASE).sort_index()
-        return found.drop(columns=["value", "note"]).assign(status=Status.OK)
-    return pd.DataFrame({"kernel": []})
+    found = sides.first.published
+    found = found[(found["source"] == "a") & (found["quantity"] == "time")]
+    found = fitting(found[found["place"].isin(_PLACES.get(task, []))], where)
+    work = found[SHAPE].astype("float64").prod(axis=1)
+    choice = [timings.choice_text(row, sides.first.kernels) for row in found.to_dict("records")]
+    found = found.assign(side=SOURCE, choice=choice, time_ms=found["value"], gflops=2e-6 * work / found["value"])
+    if not every:
+        found = found.sort_values("time_ms", kind="stable").drop_duplicates(CASE).sort_index()
+    return found.drop(columns=["value", "note"]).assign(status=Status.OK)
 
 
 def size_text(row: Mapping[str, Any]) -> str:

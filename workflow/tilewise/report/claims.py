@@ -27,22 +27,15 @@ from tilewise.study.schema import validate
 
 
 class Verdict(StrEnum):
-    """The verdict on a claim, the best first: its text, with the class of its mark on the page."""
+    """The verdict on a claim, the best first."""
 
-    mark: str
-
-    HOLDS = "holds here", "yes"
-    ARITHMETIC = "true by arithmetic", "arithmetic"
-    AS_GOOD = "as good as", "equal"
-    DIFFERS = "differs here", "differs"
-    FAILS = "does not hold here", "no"
-    UNTESTED = "cannot be tested here", "unknown"
-    BROKEN = "cannot be made", "unknown"
-
-    def __new__(cls, words: str, mark: str = ""):  # without a mark one is looked up: Verdict("holds here")
-        verdict = str.__new__(cls, words)
-        verdict._value_, verdict.mark = words, mark
-        return verdict
+    HOLDS = "holds here"
+    ARITHMETIC = "true by arithmetic"
+    AS_GOOD = "as good as"
+    DIFFERS = "differs here"
+    FAILS = "does not hold here"
+    UNTESTED = "cannot be tested here"
+    BROKEN = "cannot be made"
 
     @property
     def elsewhere(self) -> str:

@@ -67,9 +67,7 @@ def rungs_of_ladder(evidence: Evidence) -> pd.DataFrame:
 def climb(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The kernels that beat all kernels before them in the registry, at the largest square product; with each kernel's
     `idea` in words and the rate of the `library`."""
-    rows = timings.largest_square(rows[rows["gflops"].notna()])
-    place = rows["kernel"].map({name: number for number, name in enumerate(evidence.kernels)})
-    rows = rows.assign(place=place).sort_values("place")
+    rows = timings.by_kernel(timings.largest_square(rows[rows["gflops"].notna()]), evidence)
     own = rows[~rows["anchor"]]
     kept = own[own["gflops"] == own.groupby("platform")["gflops"].cummax()]
     words = (evidence.kernels[name].title.replace(" x ", " × ") for name in kept["kernel"])
@@ -121,7 +119,7 @@ def roofline(counted: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 def roofs(platform: str, evidence: Evidence) -> tuple[dict[str, float], float]:
     """The roofs of a GPU for floats: the memory's and the caches' in TB/s, and the peak in TFLOP/s, 0 if not known."""
-    gpu = next(gpu.device.gpu for gpu in evidence.gpus if gpu.name == platform)
+    gpu = evidence.device(platform).gpu
     measured = {name: speed for (name, dtype), speed in evidence.roofs(platform).items() if dtype == "float"}
     speeds = {"memory": measured.get("memory_bandwidth", gpu["memory_bandwidth_gb_s"])}
     speeds |= {f"L{n}": measured[f"l{n}_bandwidth"] for n in (2, 1) if f"l{n}_bandwidth" in measured}
@@ -135,7 +133,7 @@ def beside_limits(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     titles = rows["dtype"] + ", " + rows["shape"].astype("str")
     rows, found = rows.assign(ceiling=rows["ceiling_gflops"] / 1000, slower=slower, title=titles), []
     for (platform, dtype), part in rows.groupby(["platform", "dtype"], sort=False):
-        gpu = next(gpu.device.gpu for gpu in evidence.gpus if gpu.name == platform)
+        gpu = evidence.device(platform).gpu
         roofs, own = evidence.roofs(platform), part[~part["anchor"]]
         mma = own["multiply_add"].fillna("").str.contains("MMA").any()
         units = " on the vector units" if mma else ""

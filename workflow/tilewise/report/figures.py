@@ -145,6 +145,7 @@ def roofline(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     return figure
 
 
+@shows(tables.rungs_double, "No ladder: no rung was timed.", figure_rows.beside_limits, name="rungs_double")
 @shows(tables.OVERVIEW["rungs"], "No ladder: no rung was timed.", figure_rows.beside_limits)
 def rungs(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     """Every rung and its limits; a hatched bar is slower than a rung before it."""

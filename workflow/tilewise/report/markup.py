@@ -46,7 +46,8 @@ _LONG_TEXT = {"message", "note", "reason", "tasks"}
 #: Columns of some words, which break between them if the page is narrow.
 _WRAPPED = {"choice", "runner_up", "instance", "platform", "title", "limited_by", "second_limit", "waits"}
 #: The words of a verdict, here or on a recorded platform -> the class of its mark.
-_MARKS = {words: verdict.mark for verdict in claims.Verdict for words in (verdict, verdict.elsewhere)}
+_MARKS: dict[str, str] = dict(zip(claims.Verdict, "yes arithmetic equal differs no unknown unknown".split()))
+_MARKS |= {verdict.elsewhere: _MARKS[verdict] for verdict in claims.Verdict}
 #: What † says behind a share of the library's rate.
 _UNLIKE = "power lowered a clock, and one of the two ran more than three times as long as the other"
 #: Columns by whose values a whole table can be filtered; so can those of verdicts.
@@ -243,7 +244,12 @@ def _title_of(caption: str) -> str:
 
 def name_of(caption: str) -> str:
     """The anchor of a table or figure, from its title."""
-    return re.sub(r"\W+", "-", html.unescape(_title_of(caption))).strip("-").lower()
+    return anchor_of(html.unescape(_title_of(caption))).lower()
+
+
+def anchor_of(title: str) -> str:
+    """The anchor of a heading: its letters and digits."""
+    return re.sub(r"\W+", "-", title).strip("-")
 
 
 def csv_link(table: pd.DataFrame, name: str) -> str:
@@ -264,11 +270,6 @@ def packed_files(page: str) -> dict[str, str]:
     return {name: gzip.decompress(base64.b64decode(packed)).decode() for name, packed in found}
 
 
-def _file(name: str, kind: str, content: str, words: str) -> str:
-    """A link by which a reader takes a text file away, scripts or not."""
-    return f'<a class="data" download="{name}" href="data:{kind};charset=utf-8,{quote(content)}">{words}</a>'
-
-
 def claims_html(verdicts: pd.DataFrame, evidence: Evidence, number: int | None = None) -> str:
     """The verdicts: one strip of marks per platform, each a link to its claim, and a fold with all claims.
 
@@ -283,16 +284,16 @@ def claims_html(verdicts: pd.DataFrame, evidence: Evidence, number: int | None =
     return f'<div class="exhibit" id="table-claims">{Markup().join(strips)}{caption}{opened}</div>'
 
 
-def verdicts_html(verdicts: pd.DataFrame, names: Collection[str]) -> str:
+def verdicts_html(verdicts: pd.DataFrame, platform: str, names: Collection[str]) -> str:
     """The verdicts on some claims on one platform, as a list: what was claimed, published and measured."""
-    table = verdicts[verdicts["id"].isin(names)]
+    table = verdicts[verdicts["id"].isin(names) & (verdicts["platform"] == platform)]
     lines = []
     for name, own in table.groupby("id", sort=False):
         first = own.iloc[0]
         verdict = claims.Verdict(first["of_claim"])
         numbers = claims.by_case(own, claims.beside_published, "; ")
         numbers = Markup(notes.note_html(numbers)) if notes.is_note(numbers) else numbers
-        lines.append((name, verdict.mark, verdict.elsewhere, f"({first['source']}) {first['claim']}", numbers))
+        lines.append((name, _MARKS[verdict], verdict.elsewhere, f"({first['source']}) {first['claim']}", numbers))
     return pieces().verdicts(lines) if lines else ""
 
 
@@ -301,7 +302,7 @@ def _strip(own: pd.DataFrame, evidence: Evidence) -> str:
 
     def mark(row):
         verdict = claims.Verdict(row.of_claim)
-        return verdict.mark, row.id, f"{verdict.elsewhere}: {row.claim}"
+        return _MARKS[verdict], row.id, f"{verdict.elsewhere}: {row.claim}"
 
     sources = [
         (source, [mark(row) for row in part.itertuples()])
@@ -336,7 +337,8 @@ def kernel_html(
         first, last, lines = drawings.excerpt(kernel, idea)
         place += f", lines {first} to {last}"
         code = "\n".join(lines)
-    link = _file(kernel.path.name, "text/plain", read_text(kernel.path), place)
+    file = f"data:text/plain;charset=utf-8,{quote(read_text(kernel.path))}"  # to take away, scripts or not
+    link = f'<a class="data" download="{kernel.path.name}" href="{file}">{place}</a>'
     if drawings.has_idea(kernel.name):
         drawing, words = drawings.idea_svg(kernel.name, tiles, waves, name, title), ""
     else:

@@ -19,7 +19,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from tilewise.evidence import Evidence
 from tilewise.explain.number_format import rounded
-from tilewise.report.svg import GREY, set_tooltips
+from tilewise.report.svg import GREY, set_tooltips, settle
 
 #: Colours that can be told apart by colour-blind readers, on white and on black; grey is for libraries.
 COLOURS = "#0173b2 #c46a00 #029e73 #d0507a #8a6fd1 #8c6d3f #1f9fc4 #b04a2f #6f8f1f".split()
@@ -67,10 +67,11 @@ def facets(
 ) -> tuple[Figure, list[tuple[Any, pd.DataFrame]]]:  # fmt: skip
     """A figure with a panel for each group of rows, and the panels with their rows.
 
-    A panel's title has the platform, if that is a column of `by`, and the column `title`. A panel is `height` inches
-    high and `line` inches more for each row, or for each line of text in the values of the column `lines`.
+    A panel's title has its platform and the column `title`; a platform of all panels is named once, and where only
+    recorded platforms are shown, and several, their names do without the date. A panel is `height` inches high and
+    `line` inches more for each row, or for each line of text in the values of the column `lines`.
     """
-    parts = [part for _, part in rows.groupby([*by], sort=False)] if by else [rows]
+    parts = [part for _, part in rows.groupby([*by], sort=False)]
     counts = [sum(1 + str(each).count("\n") for each in part[lines].unique()) if lines else len(part) for part in parts]
     if columns == 1:
         options["height_ratios"] = [0.25 + line * count for count in counts]
@@ -81,29 +82,16 @@ def facets(
     axes = figure.subplots(down, across, squeeze=False, **options).ravel()
     for spare in axes[len(parts) :]:
         spare.remove()
-    first = [part.iloc[0] for part in parts]
-    platforms = [row["platform"] for row in first] if "platform" in by else []
-    titles(figure, axes[: len(parts)], [row[title] if title else "" for row in first], platforms, evidence)
-    for axis in axes if columns > 2 else ():
-        axis.title.set_fontsize("small")
+    shown, recorded = set(rows["platform"]), {gpu.name for gpu in evidence.gpus if gpu.recorded}
+    labels = evidence.names if len(shown) > 1 and shown <= recorded else evidence.labels
+    if once := len(parts) > 1 and len(shown) == 1:
+        figure.suptitle(labels[shown.pop()], fontsize="medium")
+    for axis, part in zip(axes, parts):
+        first = part.iloc[0]
+        label = "" if once else labels[first["platform"]]
+        label = label.replace(", recorded", "\nrecorded") if across > 1 else label
+        axis.set_title("\n".join(filter(None, [label, first[title] if title else ""])))
     return figure, list(zip(axes, parts))
-
-
-def titles(figure: Any, axes: Any, words: Sequence[str], platforms: Sequence[str], evidence: Evidence) -> None:
-    """Title each panel with its platform, if there are any, and its words; a platform of all panels is named once.
-
-    Where only recorded platforms are shown, and several, their names do without the date.
-    """
-    shown, recorded = set(platforms), {gpu.name for gpu in evidence.gpus if gpu.recorded}
-    known = evidence.names if len(shown) > 1 and shown <= recorded else evidence.labels
-    labels = [known[platform] for platform in platforms] or [""] * len(axes)
-    if len(axes) > 1 and len(shown) == 1:
-        figure.suptitle(labels[0], fontsize="medium")
-        labels = [""] * len(axes)
-    narrow = len({axis.get_subplotspec().colspan.start for axis in axes}) > 1
-    for axis, said, label in zip(axes, words, labels, strict=True):
-        label = label.replace(", recorded", "\nrecorded") if narrow else label
-        axis.set_title("\n".join(filter(None, [label, said])))
 
 
 def limit(axis: Any, at: float, **style: Any) -> None:
@@ -166,8 +154,8 @@ def stack(axis: Any, rows: pd.DataFrame, parts: Mapping[str, str], unit: str, na
 
 
 def ticks(axis: Any, rows: pd.DataFrame, x: str, label: str, words: Sequence[str]) -> None:
-    """Ticks in the rows of a panel, one for each number of a column, which may hold lists; `words` have it as {}."""
-    known = rows[x].reset_index(drop=True).explode().dropna().astype("float64")
+    """Ticks in the rows of a panel, one for each number of a column; `words` have it as {}."""
+    known = rows[x].reset_index(drop=True).dropna()
     if len(known):
         look = {"marker": "|", "s": 190, "color": "black", "linewidth": 1.8, "zorder": 4}
         drawn = axis.scatter(known, known.index, label=label, **look)
@@ -262,20 +250,12 @@ def label_points(figure: Any, parts: Iterable[tuple[Any, pd.DataFrame]], x: str,
         )  # fmt: skip
 
 
-def settle(figure: Any) -> None:
-    """Give the panels their places, which they keep: before, no slope and no distance in pixels is known."""
-    figure.get_layout_engine().execute(figure)
-    figure.set_layout_engine("none")
-
-
 # ---- Legends ---------------------------------------------------------------------------------------------------------
 def legend(figure: Any, columns: int, order: Iterable[str] = ()) -> None:
-    """Put one legend of all panels below them, each entry once; the panels' own legends go."""
+    """Put one legend of all panels below them, each entry once."""
     entries: dict[str, Any] = {}
     for axis in figure.axes:
         entries |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
-        if axis.get_legend():
-            axis.get_legend().remove()
     legend_of(figure, {words: entries[words] for words in (*order, *entries) if words in entries}, columns)
 
 
@@ -290,13 +270,11 @@ def legend_of(figure: Any, entries: Mapping[str, Any], columns: int, **options: 
         legend.remove()
 
 
-def legend_of_areas(figure: Any, rows: pd.DataFrame, size: str, title: str) -> None:
-    """Say below all panels what the areas of the marks mean: of many sizes, the smallest and the largest."""
-    entries = {}
-    for name, area in rows.groupby(size, observed=True)["area"].first().items():
-        mark = Line2D([], [], markersize=math.sqrt(area), color=GREY, marker="o", linestyle="none")
-        entries[name if isinstance(name, str) else f"{name:,}"] = mark
-    if len(entries) > MOST_ENTRIES:
-        entries = dict([next(iter(entries.items())), next(reversed(entries.items()))])
-        title = f"{title}: from the least to the largest"
+def legend_of_areas(figure: Any, rows: pd.DataFrame) -> None:
+    """Say below all panels what the areas of the marks mean: of many shapes, the smallest and the largest."""
+    areas, title = rows.groupby("shape", observed=True)["area"].first(), "(n, m, p)"
+    if len(areas) > MOST_ENTRIES:
+        areas, title = areas.iloc[[0, -1]], f"{title}: from the least to the largest"
+    look: dict[str, Any] = {"color": GREY, "marker": "o", "linestyle": "none"}
+    entries = {shape: Line2D([], [], markersize=math.sqrt(area), **look) for shape, area in areas.items()}
     legend_of(figure, entries, MOST_ENTRIES, title=title)

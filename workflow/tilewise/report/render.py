@@ -146,8 +146,7 @@ class Page:
             if not largest:
                 return beside.rows(name, self.sides, where, key, errors)
             rows = beside.rows(name, self.sides, where | beside.largest_square(name, self.sides))
-            place = {kernel: number for number, kernel in enumerate(self.evidence.kernels)}
-            return rows.sort_values("kernel", key=lambda names: names.map(place), kind="stable")
+            return timings.by_kernel(rows, self.evidence)
 
         return self._beside(title, caption, found, first, blank)
 
@@ -193,12 +192,8 @@ class Page:
 
     def verdicts_on(self, *names: str) -> Markup:
         """The verdicts on some claims, on the first machine with times."""
-
-        def made() -> str:
-            found = self.frame("claims")
-            return markup.verdicts_html(found[found["platform"] == self.evidence.gpus_first[0].name], names)
-
-        return self._piece("Claims", made)
+        first = self.evidence.gpus_first[0].name
+        return self._piece("Claims", lambda: markup.verdicts_html(self.frame("claims"), first, names))
 
     def claims(self) -> Markup:
         """The verdicts on the published claims: marks, and a table of all."""
@@ -254,8 +249,8 @@ class Page:
 
     def frame(self, name: str) -> pd.DataFrame:
         """A table of TABLES, or of a task."""
-        make = TABLES.get(name, lambda page: tables.task(name, page.evidence))
-        return self._once(f"table {name}", lambda: make(self))
+        make = TABLES.get(name, functools.partial(tables.task, name))
+        return self._once(f"table {name}", lambda: make(self.evidence))
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
         """A table or a drawing that several pieces need."""
@@ -268,7 +263,7 @@ class Page:
             if self.drawn:
                 return Path(self.drawn, f"{name}.svg").read_text(encoding="utf-8")
             return figures.svg(figures.task(name, self.evidence))
-        return figures.svg(figures.draw(*(FIGURES[name](self) if name in FIGURES else (name, self.evidence))))
+        return figures.svg(figures.draw(name, self.evidence))
 
     def _caption(self, title: str, caption: str) -> str:
         """The title and caption of a table or figure as HTML."""
@@ -320,7 +315,7 @@ class Page:
         for heading, words in itertools.pairwise(tokens):
             if heading.type == "heading_open" and words.children:
                 title = "".join(each.content for each in words.children)
-                anchor = anchor_of(title)
+                anchor = markup.anchor_of(title)
                 heading.attrSet("id", anchor)
                 link = f'<a class="anchor-link" href="#{anchor}" aria-label="Link to {escape(title)}">¶</a>'
                 words.children.append(Token("html_inline", "", 0, content=link))
@@ -381,9 +376,7 @@ def assignment(
 
     If there are none, a sentence stands in the place of the answers; if these contradict the record, a note.
     """
-    evidence = sides.record or sides.own
-    assert evidence is not None
-    page, numbers = Page(evidence, sides=sides), dict[str, Any]()
+    page, numbers = Page(sides.first, sides=sides), dict[str, Any]()
     instead = "The answers are about the recorded runs, which this copy of the study lacks (report/recorded)." * answers
     if answers and sides.record and _is_recorded(article):
         numbers, instead = notes.attempt(
@@ -550,11 +543,6 @@ def _in_colour(drawn: Mapping[str, str], style: str) -> dict[str, str]:
     # A title may say var(--x) too.
     plain = re.compile(r"var\((--\w+)\)")
     return {name: plain.sub(lambda found: colours.get(found[1], found[0]), svg) for name, svg in drawn.items()}
-
-
-def anchor_of(title: str) -> str:
-    """The anchor of a heading: its letters and digits."""
-    return re.sub(r"\W+", "-", title).strip("-")
 
 
 def _unnamed(names: Iterable[str]) -> list[str]:

@@ -5,6 +5,7 @@ import html
 import io
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib
@@ -85,6 +86,12 @@ def set_tooltips(artist: Artist, words: Iterable[str]) -> None:
     artist.set_gid(_TELLS + _NEXT.join(" ".join(word.split()) for word in words))
 
 
+def settle(figure: Any) -> None:
+    """Give the panels their places, which they keep: before, no slope and no distance in pixels is known."""
+    figure.get_layout_engine().execute(figure)
+    figure.set_layout_engine("none")
+
+
 def svg(figure: Figure) -> str:
     """The figure as SVG text without a header; the same figure gives the same text.
 
@@ -92,10 +99,7 @@ def svg(figure: Figure) -> str:
     """
     buffer = io.StringIO()
     with matplotlib.rc_context(_STYLE):
-        layout = figure.get_layout_engine()
-        if layout:
-            layout.execute(figure)
-            figure.set_layout_engine("none")
+        settle(figure)
         for patch in (figure.patch, *(axis.patch for axis in figure.axes)):
             patch.set(facecolor="none", edgecolor="none")
         # Not by savefig, which draws the whole figure twice if it ever had a layout.

@@ -135,5 +135,5 @@ def points(rows: pd.DataFrame, evidence: Evidence) -> Figure:
         elif most > 0:
             axis.xaxis.set(major_locator=MaxNLocator(4), major_formatter="{x:,.10g}")
             axis.set_xlim(0, 1.05 * most)
-    plots.legend_of_areas(figure, rows, "shape", "(n, m, p)")
+    plots.legend_of_areas(figure, rows)
     return figure

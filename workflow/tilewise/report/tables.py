@@ -35,23 +35,20 @@ from tilewise.study.columns import SHAPE
 from tilewise.study.status import Status
 
 
-def _published_times(published, keys, pick_best):
-    times = published[(published["quantity"] == "time") & (published["unit"] == "ms")]
-    if pick_best:
-        times = times.sort_values("value", kind="stable").drop_duplicates(keys)
-    return times.assign(
-        published_block=pairs(times["block_x"], times["block_y"]),
-        published_grid=pairs(times["grid_x"], times["grid_y"]),
-        published_ms=times["value"],
-    )[[*keys, "published_block", "published_grid", "published_ms"]]
-
-
 def _beside_published(table, evidence, pick_best):
     keys = ["kernel", "dtype", *SHAPE, *([] if pick_best else evidence.choice)]
     # A parameter that no source has is empty there: its figures are of kernels without it.
     missing = [name for name in keys if name not in evidence.published]
     published = columns.set_types(evidence.published.reindex(columns=[*evidence.published, *missing]))
-    table = table.merge(_published_times(published, keys, pick_best), how="left", on=keys)
+    times = published[(published["quantity"] == "time") & (published["unit"] == "ms")]
+    if pick_best:
+        times = times.sort_values("value", kind="stable").drop_duplicates(keys)
+    times = times[keys].assign(
+        published_block=pairs(times["block_x"], times["block_y"]),
+        published_grid=pairs(times["grid_x"], times["grid_y"]),
+        published_ms=times["value"],
+    )
+    table = table.merge(times, how="left", on=keys)
     return table.assign(ratio=table["published_ms"] / table["time_ms"])
 
 
@@ -220,6 +217,11 @@ def calls(evidence: Evidence) -> pd.DataFrame:
     """Calls of tilewise.matmul, and how many times as fast they are as cupy.matmul's."""
     rows = evidence.facts["calls"]
     return rows.assign(times_as_fast=rows["cupy_us"] / rows["call_us"]).reset_index(drop=True)
+
+
+def rungs_double(evidence: Evidence) -> pd.DataFrame:
+    """The rungs of the ladder in double."""
+    return climb.rungs(climb.climb(evidence, "ladder_double"), evidence)
 
 
 _OF_METHOD = {
