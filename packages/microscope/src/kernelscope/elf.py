@@ -10,6 +10,7 @@ import numpy as np
 from elftools.elf.elffile import ELFFile
 from elftools.elf.enums import ENUM_ST_INFO_TYPE
 from elftools.elf.sections import Symbol as Entry
+from elftools.elf.sections import SymbolTableSection
 
 from kernelscope.cpp import tool
 
@@ -50,7 +51,8 @@ def runs_first(path: Path | str) -> bool:
 
 def _of_kinds(elf: ELFFile, *kinds: str) -> Iterator[Entry]:
     """The symbols of some kinds. They are few, and pyelftools takes 20 µs for each, so others are not parsed."""
-    table = elf.get_section_by_name(".symtab")  # g++ always writes one
+    table = elf.get_section_by_name(".symtab")
+    assert isinstance(table, SymbolTableSection)  # g++ always writes one
     entries = np.frombuffer(table.data(), dtype=np.uint8).reshape(-1, table["sh_entsize"])
     info = entries[:, 4]  # after the four bytes of the name, in files of 64 bits
     for index in np.flatnonzero(np.isin(info & 15, [ENUM_ST_INFO_TYPE[kind] for kind in kinds])):
