@@ -12,16 +12,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
-from pandas.api.types import pandas_dtype
+from typing import TYPE_CHECKING, Any
 
 from kernelscope.fault_kinds import FaultKind
 from kernelscope.files import read_bytes
 from kernelscope.yaml_input import read_yaml
 from tilewise import UserError
 from tilewise.files import MOST_TABLE_BYTES, remedy
+
+if TYPE_CHECKING:
+    import pandas as pd  # takes half of a start; those who only want names, such as the registry, do without it
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,6 @@ COLUMNS = _columns(_DATA["columns"]) | _DERIVED
 FILES = {file: facts["columns"].split() for file, facts in _DATA["files"].items()}
 #: The columns of traffic.csv that count faults.
 FAULTS = tuple(dict.fromkeys(kind.column for kind in FaultKind if not kind.is_remark))
-#: The types by which a CSV is read, as objects, which pandas need not look up; what is not in the list is a parameter.
-_TYPES = collections.defaultdict(pd.Int64Dtype, {name: pandas_dtype(column.pandas) for name, column in COLUMNS.items()})
-_TEXTS = {name: _TYPES[name] for name, column in COLUMNS.items() if column.type == "text"}
 #: What separates the names in the column `instances`.
 BETWEEN_INSTANCES = "; "
 #: What makes two rows the same product.
@@ -98,11 +95,13 @@ def is_words(name: str) -> bool:
     return name in COLUMNS and COLUMNS[name].type in ("text", "flag")
 
 
-def set_types(table: pd.DataFrame) -> pd.DataFrame:
+def set_types(table: "pd.DataFrame") -> "pd.DataFrame":
     """A table with every column in its type; a column that is not in the list is a parameter, a whole number.
 
     Raises UserError with the first column that holds something else.
     """
+    import pandas as pd
+
     changed = {}
     for name, now in zip(table, table.dtypes):
         kind = COLUMNS[name].pandas if name in COLUMNS else "Int64"
@@ -119,34 +118,56 @@ def set_types(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({name: changed.get(name, table[name]) for name in table}, index=table.index)
 
 
-def frame(rows: Iterable[Mapping[str, Any]], file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
+def frame(rows: Iterable[Mapping[str, Any]], file: str, parameters: Sequence[str] = ()) -> "pd.DataFrame":
     """Rows as a DataFrame with the columns of a file."""
+    import pandas as pd
+
     return set_types(pd.DataFrame(list(rows), columns=column_names(file, parameters)))
 
 
-def empty_table(file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
+def empty_table(file: str, parameters: Sequence[str] = ()) -> "pd.DataFrame":
     """A DataFrame with the columns of a file and no rows."""
     return _empty_table(file, tuple(parameters)).copy(deep=False)
 
 
 @functools.cache  # a run has one for each file that it lacks
-def _empty_table(file: str, parameters: tuple[str, ...]) -> pd.DataFrame:
+def _empty_table(file: str, parameters: tuple[str, ...]) -> "pd.DataFrame":
     return frame([], file, parameters)
 
 
-def read_all(paths: Iterable[Path | str], file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
+@functools.cache
+def _types() -> Mapping[str, Any]:
+    """The types by which a CSV is read, as objects, which pandas need not look up; what is not in the list is a
+    parameter."""
+    import pandas as pd
+    from pandas.api.types import pandas_dtype
+
+    return collections.defaultdict(pd.Int64Dtype, {name: pandas_dtype(each.pandas) for name, each in COLUMNS.items()})
+
+
+@functools.cache
+def _texts() -> dict[str, Any]:
+    """Those of text alone."""
+    return {name: _types()[name] for name, column in COLUMNS.items() if column.type == "text"}
+
+
+def read_all(paths: Iterable[Path | str], file: str, parameters: Sequence[str] = ()) -> "pd.DataFrame":
     """The rows of several CSVs with the columns of a file, each as `read` returns it."""
+    import pandas as pd
+
     tables = [read(path, file, parameters) for path in paths]
     return pd.concat([empty_table(file, parameters), *tables], ignore_index=True)
 
 
-def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
+def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> "pd.DataFrame":
     """A CSV with the columns of a file; without rows if there is no file.
 
     A parameter that it lacks, because it was recorded before a kernel had it, is empty; one that no kernel has today
     stays. Raises UserError if another column is missing, if the file is damaged, or if measurements repeat a point or
     have an impossible time.
     """
+    import pandas as pd
+
     path = Path(path)
     if not path.exists():
         return empty_table(file, parameters)
@@ -156,9 +177,9 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> pd.Data
             line = content[: mark.start()].count(b"\n") + 1
             raise UserError(f"{path}:{line}: this is a mark of a merge conflict; {remedy(path)}")
         try:
-            table = pd.read_csv(io.BytesIO(content), dtype=_TYPES)
+            table = pd.read_csv(io.BytesIO(content), dtype=_types())
         except (ValueError, TypeError, OverflowError):  # set_types finds the column, if it is a table
-            table = pd.read_csv(io.BytesIO(content), dtype=_TEXTS)
+            table = pd.read_csv(io.BytesIO(content), dtype=_texts())
     except ValueError as error:
         raise UserError(f"{path}: this is not a table ({str(error).strip()}); {remedy(path)}") from None
     if not content.endswith(b"\n"):
