@@ -1,5 +1,6 @@
 """Local variables without a value, which g++ marks."""
 
+import itertools
 import json
 import re
 from collections.abc import Sequence
@@ -20,7 +21,9 @@ def marked_variables(dump: str) -> list[list[Any]]:
         for file, line, target, name in _MARKS.findall(part):
             in_register = bool(re.fullmatch(r"\w*_\d+(?:\(D\))?", target))
             target = further.get(target, target)
-            if not in_register or len(re.findall(rf"(?<!\w){re.escape(target)}(?!\w)", part)) > 1:
+            # The name comes first, for which `re` looks ten times as fast as for a place without a word before it.
+            uses = re.finditer(rf"{re.escape(target)}(?<!\w{re.escape(target)})(?!\w)", part)
+            if not in_register or len(list(itertools.islice(uses, 2))) > 1:
                 found.setdefault((name.removesuffix("[0]"), file, int(line), in_register, function))
     return [list(variable) for variable in found]
 

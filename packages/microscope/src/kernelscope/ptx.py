@@ -23,6 +23,7 @@ _TOKENS = re.compile(
     re.MULTILINE,
 )
 _PIECE = re.compile(r"""R"(?P<tag>[^()\s\\]{0,16})\((?:.|\n)*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""")
+_SIGN = re.compile(_PIECE.pattern + r"|[()\[\]{}:,]")
 _OPERAND = re.compile(r"""\s*(?P<constraint>"[^"]*")\s*\((?P<value>(?:.|\n)*)\)\s*$""")
 _CONSTRAINTS = "hrlfdnqbC"
 
@@ -65,30 +66,22 @@ def rewrite(text: str, own: Sequence[str] = ()) -> str:
 
 def _closing(text: str, start: int) -> int:
     """Where the parenthesis that opens at `start` closes."""
-    depth, at = 0, start
-    while at < len(text):
-        if piece := _PIECE.match(text, at):
-            at = piece.end()
-            continue
-        depth += (text[at] in "([{") - (text[at] in ")]}")
+    depth = 0
+    for found in _SIGN.finditer(text, start):
+        depth += (found[0] in "([{") - (found[0] in ")]}")
         if not depth:
-            return at
-        at += 1
+            return found.start()
     raise CompileError("an asm statement has no end")
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Split at a separator outside of brackets and strings."""
-    parts, depth, at, begin = [], 0, 0, 0
-    while at < len(text):
-        if piece := _PIECE.match(text, at):
-            at = piece.end()
-            continue
-        depth += (text[at] in "([{") - (text[at] in ")]}")
-        if text[at] == separator and not depth:
-            parts.append(text[begin:at])
-            begin = at + 1
-        at += 1
+    """Split at a separator, `:` or `,`, outside of brackets and strings."""
+    parts, depth, begin = [], 0, 0
+    for found in _SIGN.finditer(text):
+        depth += (found[0] in "([{") - (found[0] in ")]}")
+        if found[0] == separator and not depth:
+            parts.append(text[begin : found.start()])
+            begin = found.end()
     return [*parts, text[begin:]]
 
 
@@ -121,7 +114,7 @@ def _call(inside: str, number: int, before: str) -> tuple[str | None, str]:
                 named = operand.strip().startswith("[")
                 why = " has a name, which NVRTC refuses; write its number" if named else ""
                 raise ValueError(f"operand `{operand.strip()}`{why}")
-            constraint = ast.literal_eval(found["constraint"])
+            constraint = found["constraint"][1:-1]
             letter = constraint.strip("=+&%")
             if len(letter) != 1 or letter not in _CONSTRAINTS:
                 raise ValueError(f'constraint "{constraint}"')
