@@ -46,7 +46,9 @@ _LONG_TEXT = {"message", "note", "reason", "tasks"}
 #: Columns of some words, which break between them if the page is narrow.
 _WRAPPED = {"choice", "runner_up", "instance", "platform", "title", "limited_by", "second_limit", "waits"}
 #: The words of a verdict, here or on a recorded platform -> the class of its mark.
-_MARKS: dict[str, str] = dict(zip(claims.Verdict, "yes arithmetic equal differs no unknown unknown".split()))
+_MARKS: dict[str, str] = dict(
+    zip(claims.Verdict, "yes arithmetic equal differs no unknown unknown".split(), strict=True)
+)
 _MARKS |= {verdict.elsewhere: _MARKS[verdict] for verdict in claims.Verdict}
 #: What † says behind a share of the library's rate.
 _UNLIKE = "power lowered a clock, and one of the two ran more than three times as long as the other"

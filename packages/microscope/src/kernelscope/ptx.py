@@ -114,7 +114,7 @@ def _call(inside: str, number: int, before: str) -> tuple[str | None, str]:
                 named = operand.strip().startswith("[")
                 why = " has a name, which NVRTC refuses; write its number" if named else ""
                 raise ValueError(f"operand `{operand.strip()}`{why}")
-            constraint = found["constraint"][1:-1]
+            constraint = ast.literal_eval(found["constraint"])
             letter = constraint.strip("=+&%")
             if len(letter) != 1 or letter not in _CONSTRAINTS:
                 raise ValueError(f'constraint "{constraint}"')
