@@ -4,6 +4,7 @@ import base64
 import dataclasses
 import gzip
 import io
+import json
 import re
 import struct
 from html.parser import HTMLParser
@@ -17,7 +18,7 @@ import synthetic
 import yaml
 from prose import pages, plain
 
-from tilewise import ROOT, UserError
+from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import load_evidence
 from tilewise.explain import number_format, provenance
 from tilewise.report import figures, markup, notes, render, sections, tables
@@ -194,7 +195,10 @@ def test_every_page_says_whose_it_is_and_what_its_data_are(rendered, name):
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     for each in (cited["title"], cited["authors"][0]["name"], cited["license"], "make quick", "docs/teaching.md"):
         assert each in words
-    assert ("NVIDIA H200, 2026-11-28, commit 21b3bcb900" if name == "story" else "Invented H200") in words
+    recorded = json.loads((RECORDED / "nvidia-h200" / "device.json").read_text())
+    [commit] = set(pd.read_csv(RECORDED / "nvidia-h200" / "measurements.csv")["commit"])
+    run = f"{recorded['gpu']['name']}, {recorded['captured'][:10]}, commit {commit}"
+    assert (run if name == "story" else "Invented H200") in words
 
 
 def test_a_figure_of_an_older_page_is_removed(tmp_path):
