@@ -18,18 +18,19 @@ import pytest
 import tilewise
 from kernelscope import cpp
 from tilewise import UserError
-from tilewise.multiply.arguments import DTYPES, check
+from tilewise.multiply import copies
+from tilewise.multiply.arguments import DTYPES, Layout, check
 from tilewise.multiply.fastest import STATES, back_to_back, fastest, recorded_times
 from tilewise.nvidia.layout import is_column_major
 from tilewise.study import verify
 from tilewise.study.accuracy import Grade
 from tilewise.study.device import Device
 from tilewise.study.points import point
-from tilewise.study.precision import PRECISIONS
+from tilewise.study.precision import PRECISIONS, result_of
 
 H200 = ("nvidia-h200", "9.0")
 #: float16 and bfloat16 keep 11 and 8 bits.
-TOLERANCE = {np.float32: 1e-5, np.float64: 1e-13, np.float16: 2e-3, ml_dtypes.bfloat16: 2e-2}
+TOLERANCE = {np.float32: 1e-5, np.float64: 1e-13, np.float16: 2e-3, ml_dtypes.bfloat16: 2e-2, np.int8: 0}
 LAYOUTS = ("rows", "columns", "cut rows", "cut columns")
 
 
@@ -39,7 +40,7 @@ LAYOUTS = ("rows", "columns", "cut rows", "cut columns")
 def rows(*timed):
     """Rows of (kernel, dtype, n, p, m, ms alone, in a batch, under load) as a run records them, or without the last."""
     table = pd.DataFrame(timed, columns=["kernel", "dtype", "n", "p", "m", *STATES[::-1]][: len(timed[0])])
-    return table.reindex(columns=["kernel", "dtype", "n", "p", "m", *STATES])
+    return table.reindex(columns=["kernel", "dtype", "n", "p", "m", *STATES]).assign(platform="nvidia-x1")
 
 
 #: A kernel made of short numbers without a grade, one with the grade A, one that computes in float, and the library.
@@ -64,7 +65,7 @@ RANKED = rows(
 def chosen(kernels, dtype, shape, grade="A", timed=RANKED, gpu="nvidia-h200", capability="9.0"):
     """The name of the kernel for a shape (n, p, m); None for the library."""
     found = fastest(timed, kernels, gpu, capability, point("", "", dtype, *shape), Grade(grade))
-    return found and found.kernel
+    return found and found.point.kernel
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def chosen(kernels, dtype, shape, grade="A", timed=RANKED, gpu="nvidia-h200", ca
         ("float", (512, 2048, 576), "A", "float_always"),  # alike
         ("float", (1024, 1024, 1088), "A", "float_always"),  # where only a kernel without tuned parameters was timed
         ("float", (512, 2064, 576), "A", None),  # more than twice the size
-        ("float", (1024, 1020, 1024), "A", None),  # of another kind of rows
+        ("float", (1024, 1022, 1024), "A", None),  # of another kind of rows
         ("float", (1025, 1024, 1024), "A", None),  # of another class
         ("float", (4096, 4096, 4096), "none", None),  # the library is the fastest
         ("bfloat16", (1024, 1024, 1024), "A", "clusters"),
@@ -92,9 +93,13 @@ def test_a_gpu_gets_what_it_can_run_with_its_own_parameters(kernels):
     assert chosen(kernels, "float", (1024, 1024, 1024), capability="8.0") == "pipelined"
     assert chosen(kernels, "bfloat16", (1024, 1024, 1024), capability="8.0") is None
     wanted = point("", "", "float", 1088, 1024, 1024)
-    found = fastest(RANKED, kernels, *H200, wanted, Grade.A)
-    assert dict(found.parameters) == kernels["float_always"].tuned["nvidia-h200"]["float"]["small"]
+    found, times_as_fast = fastest(RANKED, kernels, *H200, wanted, Grade.A)
+    tuned = kernels["float_always"].tuned["nvidia-h200"]["float"]["small"]
+    assert dict(found.parameters) == tuned and times_as_fast == 2.5
     assert found.shape == wanted.shape and found.dtype == "float"
+    timed = kernels["float_always"].tuned["nvidia-h200"]["float"]["large"]
+    there = RANKED.assign(platform="nvidia-h200").assign(**timed)
+    assert dict(fastest(there, kernels, *H200, wanted, Grade.A).point.parameters) == timed != tuned
 
 
 def test_kernels_are_ranked_back_to_back(kernels):
@@ -114,7 +119,7 @@ def test_kernels_are_ranked_back_to_back(kernels):
     doubles.append(("cublas", "double", *shape, 3.0))
     assert chosen(kernels, "double", shape, timed=rows(*doubles)) == "double_always"
     ranked = back_to_back(rows(*under_load, ("pipelined", "float", *shape, 0.1, none, none)), kernels)
-    assert ranked.to_dict() == {"stream_k": 3.5, "cublas": 4.0}
+    assert ranked.set_index("kernel")["ms"].to_dict() == {"stream_k": 3.5, "cublas": 4.0}
 
 
 def test_what_was_recorded_is_never_slower_than_the_library(kernels):
@@ -125,15 +130,17 @@ def test_what_was_recorded_is_never_slower_than_the_library(kernels):
     }
     own = 0
     for (dtype, *shape), there in timed[timed["dtype"].isin(DTYPES.values())].groupby(["dtype", "n", "p", "m"]):
-        ranked = back_to_back(there, kernels)
+        ranked = back_to_back(there, kernels).set_index("kernel")
         if ranked.empty:
             continue
         for grade in Grade:
             found = fastest(timed, kernels, *H200, point("", "", dtype, *map(int, shape)), grade)
             if found is None:
                 continue
-            assert ranked[found.kernel] < min(ranked[name] for name in called if name in ranked)
-            assert kernels[found.kernel].plan(found, Device.from_capability("9.0", 132)).launches
+            at, row = found.point, ranked.loc[found.point.kernel]
+            assert found.times_as_fast == ranked.loc[[*called & {*ranked.index}], "ms"].min() / row["ms"] > 1
+            assert dict(at.parameters) == {name: row[name] for name in dict(at.parameters)}
+            assert kernels[at.kernel].plan(at, Device.from_capability("9.0", 132)).launches
             own += 1
     assert own > 20, "and own kernels are chosen at all"
 
@@ -168,7 +175,15 @@ class Array(np.ndarray):
         return SimpleNamespace(id=getattr(self, "gpu", 0))
 
 
-def laid(numbers, layout, empty=np.empty):
+def aligned(shape, dtype):
+    """A new array that begins at a multiple of 16 bytes, as all of CuPy's do."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    space = np.empty(size + 16, np.uint8)
+    begin = -space.ctypes.data % 16
+    return space[begin : begin + size].view(dtype).reshape(shape)
+
+
+def laid(numbers, layout, empty=aligned):
     """A matrix with these numbers that lies in memory in one of LAYOUTS."""
     (n, m), cut = numbers.shape, layout.startswith("cut")
     if layout.endswith("rows"):
@@ -202,8 +217,9 @@ def test_blas_takes_rows_or_columns_in_one_piece(matrix, lies):
 @pytest.mark.parametrize(
     "given, message",
     [
-        ({"A": np.ones((3, 4)), "B": np.ones((4, 5), "f")}, "A float64[3, 4], B float32[4, 5]; all must be of one of"),
-        ({"A": np.ones((3, 4), int), "B": np.ones((4, 5), int)}, "float32, float64, float16, bfloat16"),
+        ({"A": np.ones((3, 4)), "B": np.ones((4, 5), "f")}, "A float64[3, 4], B float32[4, 5]; A and B must be of the"),
+        ({"A": np.ones((3, 4), int), "B": np.ones((4, 5), int)}, "float32, float64, float16, bfloat16, int8"),
+        (dict.fromkeys(("A", "B", "out"), np.ones((3, 3), np.int8)), "out must be of the type int32"),
         ({"A": np.ones(3), "B": np.ones((3, 4))}, "A float64[3], B float64[3, 4]; all must be matrices"),
         ({"A": np.ones((3, 4)), "B": np.ones((5, 4))}, "A must be n x p, B p x m and out n x m"),
         ({"A": np.ones((3, 4)), "B": np.ones((4, 5)), "out": np.ones((3, 4))}, "out float64[3, 4]; A must be"),
@@ -212,7 +228,54 @@ def test_blas_takes_rows_or_columns_in_one_piece(matrix, lies):
 )
 def test_a_matrix_that_does_not_fit_is_named_in_one_message(given, message):
     with pytest.raises(UserError, match=re.escape(message)):
-        check(given)
+        check({name: Layout(each.dtype, each.shape, each.strides) for name, each in given.items()})
+
+
+def lying(shape, dtype, layout):
+    """Where a matrix in one of LAYOUTS lies, as `laid` makes it."""
+    rows, columns = shape if layout.endswith("rows") else shape[::-1]
+    cut, size = layout.startswith("cut"), dtype.itemsize
+    lies = Layout(dtype, (rows, columns), (size * (columns + 3 * cut), size), size * cut)
+    return lies if layout.endswith("rows") else lies.T
+
+
+@pytest.mark.parametrize(
+    "dtype, n, p, m, layouts, times_as_fast, way",
+    [
+        ("half", 4096, 4096, 4096, ("rows", "rows", "rows"), None, "cublas"),
+        ("half", 4096, 4096, 4096, ("cut rows", "rows", "rows"), None, "cublas A"),
+        ("half", 4096, 4096, 4096, ("rows", "cut columns", "cut rows"), None, "cublas BC"),
+        ("half", 4095, 4095, 4095, ("rows", "rows", "rows"), None, "cublas ABC"),  # though it is dense
+        ("half", 20000, 512, 301, ("cut rows", "rows", "rows"), None, "cublas"),  # too few products per element
+        ("half", 65536, 65536, 1, ("rows", "cut rows", "rows"), None, "cublas"),  # the copy of C has eight columns
+        ("half", 1100, 1100, 1100, ("cut rows", "rows", "rows"), None, "cublas"),  # too few products
+        ("float", 4096, 4096, 4096, ("cut rows", "cut rows", "cut rows"), None, "cublas"),
+        ("float", 4096, 4096, 4096, ("cut rows", "cut rows", "cut rows"), 3.5, "own ABC"),
+        ("float", 4096, 4096, 4096, ("columns", "rows", "rows"), 3.5, "own A"),  # cuBLAS takes it as well as rows
+        ("float", 4096, 4096, 4096, ("columns", "rows", "rows"), 1.02, "cublas"),
+        ("float", 64, 64, 64, ("rows", "rows", "rows"), 1.02, "own"),
+        ("double", 4096, 4096, 4096, ("cut rows", "columns", "rows"), None, "cublas A"),
+        ("int8", 20, 20, 20, ("columns", "rows", "rows"), None, "cublas ABC"),  # cuBLAS does not take them
+        ("int8", 32, 32, 32, ("rows", "cut rows", "rows"), None, "cublas B"),
+        ("int8", 32, 32, 32, ("rows", "rows", "rows"), None, "cublas"),
+    ],
+)
+def test_the_cheapest_way_copies_what_saves_time(dtype, n, p, m, layouts, times_as_fast, way):
+    stored, result = (PRECISIONS[name].stored for name in (dtype, result_of(dtype).name))
+    matrices = [*map(lying, copies.Sizes(n, p, m).shapes, (stored, stored, result), layouts)]
+    own, sizes, copied, in_rows = copies.cheapest(matrices, lambda sizes: times_as_fast)
+    letters = "".join(itertools.compress("ABC", copied))
+    assert f"{'own' if own else 'cublas'} {letters}".strip() == way
+    assert in_rows or not own
+    assert sizes == (n, p, m) or all(size % (16 // stored.itemsize) == 0 for size in sizes[1:]), "rows of the copies"
+
+
+def test_copies_of_columns_stay_columns_for_cublas_and_are_rows_for_our_kernels():
+    half = PRECISIONS["half"].stored
+    shapes = copies.Sizes(4001, 4000, 4000).shapes
+    matrices = [*map(lying, shapes, [half] * 3, ("cut columns", "rows", "rows"))]
+    assert copies.cheapest(matrices, lambda sizes: None) == (False, (4008, 4000, 4000), (True, False, True), False)
+    assert copies.cheapest(matrices, lambda sizes: 9) == (True, (4001, 4000, 4000), (True, False, False), True)
 
 
 # ---- The call, with CuPy played by NumPy ---------------------------------------------------------------------------
@@ -267,6 +330,11 @@ def played(monkeypatch, tmp_path):
         getMathMode=lambda handle: left.mode,
     )
 
+    def memcpy_2d(to, pitch_to, of, pitch_of, width, rows, kind, stream):
+        assert kind == 3 and stream == 77 and width <= min(pitch_to, pitch_of)
+        for row in range(rows):
+            ctypes.memmove(to + row * pitch_to, of + row * pitch_of, width)
+
     def alloc(size):
         left.spaces.append(np.empty(size + 256, np.uint8).view(Array))
         return left.spaces[-1].data
@@ -278,6 +346,8 @@ def played(monkeypatch, tmp_path):
         device=SimpleNamespace(get_cublas_handle=lambda: 1),
         get_current_stream=lambda: SimpleNamespace(ptr=77),
         runtime=SimpleNamespace(
+            memcpyDeviceToDevice=3,
+            memcpy2DAsync=memcpy_2d,
             CUDA_R_32F=0,
             CUDA_R_16F=2,
             CUDA_R_16BF=14,
@@ -288,7 +358,8 @@ def played(monkeypatch, tmp_path):
     cupy = SimpleNamespace(
         cuda=cuda,
         ndarray=Array,
-        empty=lambda shape, dtype: np.empty(shape, dtype).view(Array),
+        empty=lambda shape, dtype: aligned(shape, dtype).view(Array),
+        zeros=lambda shape, dtype: np.zeros(shape, dtype).view(Array),
         from_dlpack=lambda given: np.from_dlpack(given.array).view(Array),
         may_share_memory=np.may_share_memory,
     )
@@ -319,11 +390,11 @@ def played(monkeypatch, tmp_path):
 
 def random(shape, dtype, layout="rows"):
     """Random numbers in a layout."""
-    numbers = np.random.default_rng(sum(shape)).standard_normal(shape).astype(dtype)
-    return laid(numbers, layout).view(Array)
+    numbers = np.random.default_rng(sum(shape)).standard_normal(shape)
+    return laid((numbers * (30 if np.dtype(dtype).kind == "i" else 1)).astype(dtype), layout).view(Array)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda dtype: dtype.__name__)
+@pytest.mark.parametrize("dtype", [*TOLERANCE][:4], ids=lambda dtype: dtype.__name__)
 @pytest.mark.parametrize("n, p, m", [(3, 4, 5), (1, 4, 5), (3, 1, 5), (3, 4, 1), (1, 1, 1)])
 def test_cublas_gets_every_layout_as_it_lies(played, dtype, n, p, m):
     for of_a, of_b, of_c in itertools.product(LAYOUTS, LAYOUTS, (None, *LAYOUTS)):
@@ -334,6 +405,31 @@ def test_cublas_gets_every_layout_as_it_lies(played, dtype, n, p, m):
         exact = A.astype(np.float64) @ B.astype(np.float64)
         assert np.abs(found.astype(np.float64) - exact).max() <= TOLERANCE[dtype] * (4 + np.abs(exact).max())
     assert played.calls == 80 * ["cublas"] and played.mode == 5, "CuPy's handle is as it was"
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda dtype: dtype.__name__)
+@pytest.mark.parametrize("n, p, m", [(3, 4, 5), (16, 16, 16), (1, 4, 5), (3, 1, 5), (3, 4, 1), (1, 1, 1)])
+def test_copies_have_even_rows_and_the_numbers_of_the_matrices(played, monkeypatch, dtype, n, p, m):
+    multiplied = []
+
+    def library(name, A, B, C):
+        for each in (A, B, C):
+            lies = Layout.of(each)
+            assert lies.is_even and (lies.is_dense or name != "int8")
+        C[...] = A.astype(C.dtype) @ B.astype(C.dtype)
+        multiplied.append(name)
+
+    own = sys.modules["tilewise.multiply.matmul"]
+    monkeypatch.setattr(own.cublas, "multiply", library)
+    monkeypatch.setattr(copies, "LEAST", 0)
+    monkeypatch.setattr(copies, "COSTS", dict.fromkeys(copies.COSTS, copies.Costs(float("inf"), 1, 1)))
+    for of_a, of_b, of_c in itertools.product(LAYOUTS, LAYOUTS, (None, *LAYOUTS)):
+        A, B = random((n, p), dtype, of_a), random((p, m), dtype, of_b)
+        out = None if of_c is None else random((n, m), np.int32 if dtype is np.int8 else dtype, of_c)
+        found = tilewise.matmul(A, B, out)
+        exact = A.astype(np.float64) @ B.astype(np.float64)
+        assert np.abs(found.astype(np.float64) - exact).max() <= TOLERANCE[dtype] * (4 + np.abs(exact).max())
+    assert multiplied == 80 * [DTYPES[np.dtype(dtype)]]
 
 
 def test_dense_matrices_are_launched_on_the_current_stream_from_a_cubin_that_stays(played, tmp_path):
@@ -428,8 +524,9 @@ def on_gpu(shape, dtype, layout="rows"):
     """Random numbers on the GPU in a layout."""
     import cupy
 
-    numbers = np.random.default_rng(sum(shape)).standard_normal(shape, np.float32).astype(dtype)
-    stored = PRECISIONS[DTYPES[numbers.dtype]].stored
+    numbers = np.random.default_rng(sum(shape)).standard_normal(shape, np.float32)
+    numbers = (numbers * (30 if np.dtype(dtype).kind == "i" else 1)).astype(dtype)
+    stored = PRECISIONS[DTYPES[numbers.dtype]].stored if numbers.dtype in DTYPES else numbers.dtype
     return laid(cupy.asarray(numbers.view(stored)), layout, cupy.empty).view(dtype)
 
 
@@ -438,17 +535,19 @@ def right(C, A, B):
     import cupy
 
     dtype = DTYPES[A.dtype]
-    A, B, C = (cupy.ascontiguousarray(each.view(PRECISIONS[dtype].stored)) for each in (A, B, C))
+    A, B = (cupy.ascontiguousarray(each.view(PRECISIONS[dtype].stored)) for each in (A, B))
+    C = cupy.ascontiguousarray(C.view(result_of(dtype).stored))
     return verify.check(C, *verify.reference(A, B, dtype), dtype, A.shape[1]).ok
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", NUMPY)
 def test_on_a_gpu_every_layout_is_right(dtype):
-    for n, p, m in ((300, 200, 520), (1, 37, 65), (65, 1, 33), (127, 129, 1)):
+    made = np.int32 if dtype == "int8" else NUMPY[dtype]
+    for n, p, m in ((300, 200, 520), (1, 37, 65), (65, 1, 33), (127, 129, 1), (1700, 1701, 1702)):
         for of_a, of_b, of_c in itertools.product(LAYOUTS, LAYOUTS, (None, *LAYOUTS)):
             A, B = on_gpu((n, p), NUMPY[dtype], of_a), on_gpu((p, m), NUMPY[dtype], of_b)
-            out = None if of_c is None else on_gpu((n, m), NUMPY[dtype], of_c)
+            out = None if of_c is None else on_gpu((n, m), made, of_c)
             C = tilewise.matmul(A, B, out)
             assert (out is None or C is out) and right(C, A, B), (n, p, m, of_a, of_b, of_c)
 
@@ -511,8 +610,9 @@ def test_on_a_gpu_other_libraries_arrays_come_by_dlpack():
         def __init__(self, array):
             self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
 
-    for dtype in NUMPY.values():
-        A, B, out = (on_gpu((64, 64), dtype) for _ in range(3))
+    for name, dtype in NUMPY.items():
+        A, B = (on_gpu((64, 64), dtype) for _ in range(2))
+        out = on_gpu((64, 64), np.int32 if name == "int8" else dtype)
         foreign = Foreign(out)
         assert tilewise.matmul(Foreign(A), Foreign(B), foreign) is foreign and right(out, A, B)
 
@@ -532,9 +632,16 @@ def test_on_a_gpu_large_products_are_as_fast_as_cupys(record_property):
         end.synchronize()
         return cupy.cuda.get_elapsed_time(start, end) / 20
 
-    for dtype, size in (("float", 4096), ("float", 1100), ("double", 1024), ("bfloat16", 8192), ("half", 8192)):
-        matrices = [on_gpu((size, size), NUMPY[dtype]) for _ in range(3)]
+    for dtype, size, layout in (
+        *(("float", 4096, "rows"), ("float", 1100, "rows"), ("double", 1024, "rows"), ("bfloat16", 8192, "rows")),
+        *(("half", 8192, "rows"), ("half", 4095, "rows"), ("half", 3000, "cut rows"), ("half", 4096, "cut columns")),
+        *(("bfloat16", 2048, "cut rows"), ("double", 3000, "rows"), ("double", 3000, "cut rows")),
+        *(("float", 3000, "cut rows"), ("float", 4096, "cut columns")),
+    ):
+        matrices = [on_gpu((size, size), NUMPY[dtype], layout) for _ in range(3)]
         ratios = [per_call_ms(cupy.matmul, *matrices) / per_call_ms(tilewise.matmul, *matrices) for _ in range(5)]
         ratio = float(np.median(ratios))
-        record_property("note", f"tilewise.matmul of {dtype} at {size}: {ratio:.3f} times as fast as cupy.matmul")
-        assert ratio > 0.95, (dtype, size, ratios)
+        record_property(
+            "note", f"tilewise.matmul of {dtype} at {size}, {layout}: {ratio:.3f} times as fast as cupy.matmul"
+        )
+        assert ratio > 0.95, (dtype, size, layout, ratios)

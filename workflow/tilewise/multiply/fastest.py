@@ -1,90 +1,107 @@
-"""Choose the fastest kernel for a product from recorded timings and tuned parameters.
+"""Choose the fastest kernel for a product from recorded timings.
 
-Data in, a point out: nothing here needs a GPU.
+Data in, a choice out: nothing here needs a GPU.
 """
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
 from tilewise import RECORDED, UserError
+from tilewise.multiply.arguments import ALIGNED
 from tilewise.study import columns, tuning
 from tilewise.study.accuracy import Grade
 from tilewise.study.columns import SHAPE
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
+from tilewise.study.precision import PRECISIONS
 from tilewise.study.status import Status
-from tilewise.study.sweeps import tuned_point
+from tilewise.study.sweeps import recorded_point, tuned_point
 
 #: A product is like one that was timed if no size is more than so many times the other's.
 MOST_APART = 2
-#: Rows that are multiples of this many elements are copied by TMA and by vectors; others take further launches.
-FRIENDLY = 16
 #: The times of a row, those of many products back to back first, as a program computes them: under load, in a batch.
 STATES = ("sustained_ms", "batch_ms", "time_ms")
 
 
-def recorded_times(gpu: str, folder: Path = RECORDED) -> pd.DataFrame:
-    """Recorded times of a GPU, or of the first recorded one if it has none: kernel, dtype, n, p, m, and STATES.
+class Choice(NamedTuple):
+    """The point to launch, and the library's time as a multiple of the kernel's at the recorded product."""
 
-    `gpu` is named as its platform is, such as `nvidia-h200`.
+    point: Point
+    times_as_fast: float
+
+
+def recorded_times(gpu: str, folder: Path = RECORDED) -> pd.DataFrame:
+    """Recorded rows of a GPU, or of the first recorded one if it has none, that are right and timed.
+
+    `gpu` is named as its platform is, such as `nvidia-h200`. Raises UserError if no run is recorded.
     """
     runs = {path.parent.name: path.parent for path in sorted(folder.glob("*/measurements.csv"))}
     if not runs:
         raise UserError(f"{folder}: no run is recorded there, by which kernels are chosen; restore the folder")
     run = tuning.nearest(runs, gpu)
     files = {"measurements": run / "measurements.csv", "sizes": run / "facts" / "sizes.csv"}
-    tables = [columns.read(path, file) for file, path in files.items()]
-    wanted = ["kernel", "dtype", *SHAPE, "status", *STATES]
-    rows = pd.concat([table.reindex(columns=wanted) for table in tables if len(table)])
-    return rows[(rows["status"] == Status.OK) & rows["time_ms"].notna()].drop(columns="status")
+    rows = pd.concat([table for file, path in files.items() if len(table := columns.read(path, file))])
+    return rows[(rows["status"] == Status.OK) & rows["time_ms"].notna()].reset_index(drop=True)
 
 
 def fastest(
     rows: pd.DataFrame, kernels: Mapping[str, Kernel], gpu: str, capability: str, wanted: Point, grade: Grade
-) -> Point | None:
-    """The point of the fastest kernel of a grade, or of a better one, for the product of `wanted`.
+) -> Choice | None:
+    """The fastest kernel of a grade, or of a better one, for the product of `wanted`.
 
     `rows` are from `recorded_times`. The ranking is that of the most similar product with times of the library and of a
-    kernel with tuned parameters: of the same class, whose rows are multiples of FRIENDLY elements if those of `wanted`
-    are, and no size of which is more than MOST_APART times that of the other; by the times of `back_to_back`. None if
-    there is no such product, or if the library is the fastest.
+    kernel with tuned parameters: of the same class, whose rows are multiples of ALIGNED bytes if those of `wanted` are,
+    and no size of which is more than MOST_APART times that of the other; by the times of `back_to_back`. The parameters
+    are those of the recorded row, or, on a GPU without a recorded run, its tuned ones. None if there is no such
+    product, or if the library is the fastest.
     """
     rows = rows[rows["dtype"] == wanted.dtype]
     timed: dict[tuple[int, ...], set[str]] = {}
     for kernel, *shape in rows[["kernel", *SHAPE]].itertuples(index=False):
         timed.setdefault(tuple(shape), set()).add(kernel)
     anchored = [dict(zip(SHAPE, shape)) for shape, names in timed.items() if _are_ranked(names, kernels)]
-    similar = {tuple(shape.values()): apart for shape in anchored if (apart := _apart(shape, wanted.shape)) is not None}
+    unit = ALIGNED // PRECISIONS[wanted.dtype].itemsize
+    apart = {tuple(shape.values()): _apart(shape, wanted.shape, unit) for shape in anchored}
+    similar = {shape: distance for shape, distance in apart.items() if distance is not None}
     if not similar:
         return None
     n, p, m = min(similar, key=lambda shape: similar[shape])
-    for name in back_to_back(rows[(rows["n"] == n) & (rows["p"] == p) & (rows["m"] == m)], kernels).index:
-        kernel = kernels.get(name)
-        if kernel and kernel.library_call == "default":
-            return None
+    ranked = back_to_back(rows[(rows["n"] == n) & (rows["p"] == p) & (rows["m"] == m)], kernels)
+    default = [name for name, kernel in kernels.items() if kernel.library_call == "default"]
+    library = ranked[ranked["kernel"].isin(default)]["ms"].min()
+    for row in ranked[ranked["ms"] < library].to_dict("records"):
+        kernel = kernels.get(row["kernel"])
         # It was removed after the run, makes something else, or is a way to call the library that is not taken.
         if kernel is None or not kernel.makes_ab or kernel.library:
             continue
         if list(Grade).index(Grade(kernel.grade)) > list(Grade).index(grade) or kernel.cannot_run(capability):
             continue
-        if point := tuned_point(kernel, wanted.dtype, wanted.shape, gpu):
-            return point
+        if row["platform"] == gpu and (timed_point := recorded_point(row, kernel)):
+            point: Point | None = replace(wanted, kernel=kernel.name, parameters=timed_point.parameters)
+        else:
+            point = tuned_point(kernel, wanted.dtype, wanted.shape, gpu)
+        if point and not kernel.unmet(point):
+            return Choice(point, float(library / row["ms"]))
     return None
 
 
-def back_to_back(there: pd.DataFrame, kernels: Mapping[str, Kernel]) -> pd.Series:
-    """Times in ms of the kernels at one product, the fastest first, in the first of STATES that ranks them.
+def back_to_back(there: pd.DataFrame, kernels: Mapping[str, Kernel]) -> pd.DataFrame:
+    """The fastest row of each kernel at one product, the fastest kernel first, with its time as `ms`, in the first of
+    STATES that ranks them; without rows if none does.
 
     Times of several states are never compared: a kernel without a time in this state is left out.
     """
     for state in STATES:
         known = there[there[state].notna()]
         if _are_ranked(known["kernel"], kernels):
-            return known.groupby("kernel")[state].min().sort_values(kind="stable")
-    return pd.Series(dtype="float64")
+            ordered = known.assign(ms=known[state]).sort_values("ms", kind="stable")
+            return ordered.drop_duplicates("kernel")
+    return there.assign(ms=math.nan).head(0)
 
 
 def _are_ranked(names: Iterable[str], kernels: Mapping[str, Kernel]) -> bool:
@@ -93,10 +110,13 @@ def _are_ranked(names: Iterable[str], kernels: Mapping[str, Kernel]) -> bool:
     return any(kernel.library_call == "default" for kernel in known) and any(kernel.tuned for kernel in known)
 
 
-def _apart(known: Mapping[str, int], wanted: Mapping[str, int]) -> float | None:
-    """How far two products are from each other, as a sum of logarithms; None if they are not alike."""
+def _apart(known: Mapping[str, int], wanted: Mapping[str, int], unit: int) -> float | None:
+    """How far two products are from each other, as a sum of logarithms; None if they are not alike.
+
+    ALIGNED bytes, of which TMA and vectors take multiples, are a `unit` of elements; other rows take further launches.
+    """
     factors = [abs(math.log2(wanted[name] / known[name])) for name in SHAPE]
-    friendly = [shape["p"] % FRIENDLY == 0 and shape["m"] % FRIENDLY == 0 for shape in (known, wanted)]
+    even = [shape["p"] % unit == 0 and shape["m"] % unit == 0 for shape in (known, wanted)]
     classes = [tuning.shape_class(shape) for shape in (known, wanted)]
-    same = friendly[0] == friendly[1] and classes[0] == classes[1]
+    same = even[0] == even[1] and classes[0] == classes[1]
     return sum(factors) if same and max(factors) <= math.log2(MOST_APART) else None

@@ -1,7 +1,8 @@
-"""Multiply a caller's arrays: compile, bind and launch the kernel that `fastest` chooses."""
+"""Multiply a caller's arrays by the kernel that `fastest` chooses, and copy first what `copies` says."""
 
 import functools
 import threading
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import cupy
@@ -10,11 +11,12 @@ from cupy.cuda import runtime
 from kernelscope import cpp
 from tilewise import UserError
 from tilewise.compile import build
-from tilewise.multiply.arguments import DTYPES, check
-from tilewise.multiply.fastest import fastest, recorded_times
+from tilewise.multiply import copies
+from tilewise.multiply.arguments import DTYPES, Layout, check, result_type
+from tilewise.multiply.fastest import Choice, fastest, recorded_times
 from tilewise.nvidia import cublas, gpus
 from tilewise.nvidia.launcher import CudaError, Product
-from tilewise.nvidia.layout import is_column_major
+from tilewise.nvidia.layout import is_column_major, pitch
 from tilewise.study import registry
 from tilewise.study.accuracy import Grade
 from tilewise.study.device import Device
@@ -24,56 +26,102 @@ from tilewise.study.points import point
 
 #: DLPack's kinds of memory that a GPU reads: its own, and managed memory.
 _GPU_MEMORY = (2, 13)
-#: Our kernels load 16 bytes at a time, and TMA takes no other addresses; CuPy's own arrays begin at multiples of 512.
-_ALIGNED, _WORKSPACE_UNIT = 16, 256
+_WORKSPACE_UNIT = 256
 #: A bound product has one stream at a time.
 _ONE_AT_A_TIME = threading.Lock()
+#: A function of A, B and C that makes C = A B on CuPy's current stream.
+Multiply = Callable[[Any, Any, Any], None]
 
 
 def multiply(A: Any, B: Any, out: Any, grade: str) -> Any:
     """Implement `tilewise.matmul`."""
-    if grade not in list(Grade):
-        raise UserError(f"matmul: there is no grade '{grade}'; there are {', '.join(Grade)}")
     A, B = _array("A", A), _array("B", B)
     C = _array("out", out) if out is not None else None
-    _check(A, B, C)
+    device = runtime.getDevice()
+    own = _way(device, grade, Layout.of(A), Layout.of(B), None if C is None else Layout.of(C))
+    _check_places(device, {"A": A, "B": B} | ({} if C is None else {"out": C}))
     if C is None:
-        C = cupy.empty((A.shape[0], B.shape[1]), A.dtype)
-    if not C.size or not A.size:
-        C.fill(0)
-    elif is_column_major(C):  # C^T = B^T A^T
-        _launch(B.T, A.T, C.T, Grade(grade))
-    else:
-        _launch(A, B, C, Grade(grade))
+        C = cupy.empty((A.shape[0], B.shape[1]), result_type(A.dtype))
+    own(A, B, C)
     return C if out is None else out
 
 
 def kernel_for(dtype: str, n: int, p: int, m: int, grade: str = Grade.A) -> str:
     """The name of the kernel that multiplies dense matrices of these sizes, "cublas" for the library's."""
-    chosen = _chosen(runtime.getDevice(), dtype, n, p, m, Grade(grade))
-    return chosen.job.kernel.name if chosen else "cublas"
+    choice = _choice(runtime.getDevice(), dtype, copies.Sizes(n, p, m), Grade(grade))
+    return choice.point.kernel if choice else "cublas"
 
 
-def _launch(A: Any, B: Any, C: Any, grade: Grade) -> None:
-    """C = A B, where each row of C is in one piece."""
-    (n, p), m, dtype = A.shape, B.shape[1], DTYPES[A.dtype]
-    places = [each.data.ptr for each in (A, B, C)]
-    dense = all(each.flags.c_contiguous for each in (A, B, C)) and not any(place % _ALIGNED for place in places)
-    what = (runtime.getDevice(), dtype, n, p, m, grade)
-    chosen = _chosen(*what) if dense else None
-    if chosen is None:
-        cublas.multiply(dtype, A, B, C)
-        return
-    # The pool reuses this memory for no other array before the launch, and then only for later work of this stream.
-    space = cupy.cuda.alloc(chosen.workspace_bytes)
-    try:
-        with _ONE_AT_A_TIME:
-            _bound(what, *places, space.ptr)(cupy.cuda.get_current_stream().ptr)
-    except CudaError as error:
-        raise UserError(f"matmul: the driver refuses {chosen.job.point.label()}: {error}") from None
+@functools.lru_cache(1024)
+def _way(device: int, grade: str, A: Layout, B: Layout, C: Layout | None) -> Multiply:
+    """How matrices that lie so are multiplied; C is a new one if None. Raises UserError if they cannot be."""
+    if grade not in list(Grade):
+        raise UserError(f"matmul: there is no grade '{grade}'; there are {', '.join(Grade)}")
+    check({"A": A, "B": B} | ({} if C is None else {"out": C}))
+    C = C or Layout.in_rows(result_type(A.dtype), A.shape[0], B.shape[1])
+    if not C.size or not A.size:
+        return lambda A, B, C: C.fill(0)
+    if is_column_major(C):  # C^T = B^T A^T
+        turned = _way_to_rows(device, Grade(grade), B.T, A.T, C.T)
+        return lambda A, B, C: turned(B.T, A.T, C.T)
+    return _way_to_rows(device, Grade(grade), A, B, C)
 
 
-class _Chosen(NamedTuple):
+def _way_to_rows(device: int, grade: Grade, *matrices: Layout) -> Multiply:
+    """How A, B and C that lie so are multiplied, where each row of C is in one piece."""
+    dtype = DTYPES[matrices[0].dtype]
+
+    def times_as_fast(sizes: copies.Sizes) -> float | None:
+        choice = _choice(device, dtype, sizes, grade)
+        return choice.times_as_fast if choice else None
+
+    way = copies.cheapest(matrices, times_as_fast)
+    what = (device, dtype, way.sizes, grade)
+    own = (
+        functools.partial(_launch, what, _compiled(*what).workspace_bytes)
+        if way.own
+        else functools.partial(cublas.multiply, dtype)
+    )
+    return functools.partial(_of_copies, way, own) if any(way.copied) else own
+
+
+def _of_copies(way: copies.Way, own: Multiply, *arrays: Any) -> None:
+    """C = A B by `own`, of copies of those of the arrays that the way asks for."""
+    taken, inside = list(arrays), list(arrays)
+    for number, (array, shape) in enumerate(zip(arrays, way.sizes.shapes)):
+        if way.copied[number]:
+            across = not way.in_rows and is_column_major(array)
+            padded = number < 2 and array.shape != shape  # what is beside C is dropped
+            new = (cupy.zeros if padded else cupy.empty)(shape[::-1] if across else shape, array.dtype)
+            taken[number] = new.T if across else new
+            inside[number] = taken[number][: array.shape[0], : array.shape[1]]
+    for number in (0, 1):
+        if way.copied[number]:
+            _move(arrays[number], inside[number])
+    own(*taken)
+    if way.copied[2]:
+        _move(inside[2], arrays[2])
+
+
+def _move(source: Any, target: Any) -> None:
+    """Copy a matrix to another of its shape, on CuPy's current stream.
+
+    CuPy's own kernel copies 2 x 10^11 elements/s on an H200, of any size; the driver copies rows at 1.6 TB/s.
+    """
+    if is_column_major(source):
+        source, target = source.T, target.T
+    size, (rows, columns) = source.itemsize, source.shape
+    apart = [pitch(each.shape, each.strides, size) for each in (target, source)]
+    if size < 8 and apart[0] and apart[1]:
+        to, of = (target.data.ptr, size * apart[0]), (source.data.ptr, size * apart[1])
+        stream = cupy.cuda.get_current_stream().ptr
+        runtime.memcpy2DAsync(*to, *of, size * columns, rows, runtime.memcpyDeviceToDevice, stream)
+    else:
+        bits = f"u{size}"  # CuPy does not copy every type of ml_dtypes
+        target.view(bits)[...] = source.view(bits)
+
+
+class _Compiled(NamedTuple):
     """What to launch for a product, where each workspace lies in one piece of memory, and the bytes of that."""
 
     job: Job
@@ -81,16 +129,32 @@ class _Chosen(NamedTuple):
     workspace_bytes: int
 
 
+def _launch(what: tuple, workspace_bytes: int, A: Any, B: Any, C: Any) -> None:
+    """C = A B, dense matrices, by the kernel that was chosen for `what`."""
+    # The pool reuses this memory for no other array before the launch, and then only for later work of this stream.
+    space = cupy.cuda.alloc(workspace_bytes)
+    try:
+        with _ONE_AT_A_TIME:
+            _bound(what, A.data.ptr, B.data.ptr, C.data.ptr, space.ptr)(cupy.cuda.get_current_stream().ptr)
+    except CudaError as error:
+        raise UserError(f"matmul: the driver refuses {_compiled(*what).job.point.label()}: {error}") from None
+
+
 @functools.lru_cache(1024)
-def _chosen(device: int, dtype: str, n: int, p: int, m: int, grade: Grade) -> _Chosen | None:
-    """What to launch for a product, compiled; None if that is cuBLAS. Raises UserError."""
+def _choice(device: int, dtype: str, sizes: copies.Sizes, grade: Grade) -> Choice | None:
+    """The kernel for a product of dense matrices; None if that is cuBLAS."""
     gpu, name, kernels, rows = _known(device)
-    wanted = point("", "", dtype, n, p, m)
-    found = fastest(rows, kernels, name, gpu.gpu["compute_capability"], wanted, grade)
-    if found is None:
-        return None
-    kernel = kernels[found.kernel]
-    plan = kernel.plan(found, gpu)
+    return fastest(rows, kernels, name, gpu.gpu["compute_capability"], point("", "", dtype, *sizes), grade)
+
+
+@functools.lru_cache(1024)
+def _compiled(device: int, dtype: str, sizes: copies.Sizes, grade: Grade) -> _Compiled:
+    """What to launch for a product that a kernel was chosen for. Raises UserError."""
+    gpu, _, kernels, _ = _known(device)
+    choice = _choice(device, dtype, sizes, grade)
+    assert choice
+    kernel = kernels[choice.point.kernel]
+    plan = kernel.plan(choice.point, gpu)
     entries = build.build({kernel.name: plan.instances}, kernels, gpu, cpp.cache_folder())[kernel.name]["instances"]
     wrong = next((entry["error"] for entry in entries.values() if "error" in entry), None)
     if wrong:
@@ -100,18 +164,16 @@ def _chosen(device: int, dtype: str, n: int, p: int, m: int, grade: Grade) -> _C
     for space in plan.workspaces:
         offsets[space.name] = end
         end += ceil_div(max(1, space.bytes), _WORKSPACE_UNIT) * _WORKSPACE_UNIT
-    return _Chosen(
-        Job("", "cuda", kernel, found, {}, plan.launches, plan.product, plan.workspaces, files), offsets, end
-    )
+    job = Job("", "cuda", kernel, choice.point, {}, plan.launches, plan.product, plan.workspaces, files)
+    return _Compiled(job, offsets, end)
 
 
 @functools.lru_cache(256)
 def _bound(what: tuple, a: int, b: int, c: int, space: int) -> Product:
     """The launches of what was chosen, packed for the addresses of the arrays and of the workspaces."""
-    chosen = _chosen(*what)
-    assert chosen
-    addresses = {name: space + offset for name, offset in chosen.offsets.items()}
-    return Product(chosen.job, {"A": a, "B": b, "C": c} | addresses)
+    compiled = _compiled(*what)
+    addresses = {name: space + offset for name, offset in compiled.offsets.items()}
+    return Product(compiled.job, {"A": a, "B": b, "C": c} | addresses)
 
 
 @functools.cache
@@ -137,15 +199,13 @@ def _array(name: str, given: Any) -> Any:
         raise UserError(f"matmul: {name} does not export its memory: {error}") from None
 
 
-def _check(A: Any, B: Any, C: Any) -> None:
-    """UserError for arrays that cannot be multiplied; C may be None."""
-    given = {"A": A, "B": B} | ({} if C is None else {"out": C})
-    check(given)
+def _check_places(device: int, given: dict[str, Any]) -> None:
+    """UserError for arrays on another GPU than the current one, and for an `out` that overlaps A or B."""
     for name, each in given.items():
-        if each.device.id != runtime.getDevice():
+        if each.device.id != device:
             raise UserError(
                 f"matmul: {name} is on GPU {each.device.id}, which is not the current one; call it in "
                 f"`with cupy.cuda.Device({each.device.id}):`"
             )
-    if C is not None and any(cupy.may_share_memory(C, each) for each in (A, B)):
+    if (C := given.get("out")) is not None and any(cupy.may_share_memory(C, given[name]) for name in "AB"):
         raise UserError("matmul: out overlaps A or B, which are read while it is written; pass another array")

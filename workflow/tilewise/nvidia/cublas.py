@@ -14,7 +14,7 @@ from typing import Any
 import cupy
 from cupy.cuda import Stream, cublas, device, runtime
 
-from tilewise.nvidia.layout import is_column_major, pitch
+from tilewise.nvidia.layout import pitch
 from tilewise.study.sources import INCLUDE
 
 #: cublasComputeType_t
@@ -26,7 +26,7 @@ _DEFAULT_ALGORITHM = -1
 #: cublasMath_t: as it comes, and without partial sums that are rounded to two bytes
 _DEFAULT_MATH, _SUMS_IN_FLOAT = 0, 16
 #: What a user calls for these types: its own function. cublasGemmEx takes 1.5 us more at shapes such as 1100 (H200).
-_ROUTINES = {"float": (cublas.sgemm, ctypes.c_float), "double": (cublas.dgemm, ctypes.c_double)}
+_ROUTINES = {"float": cublas.sgemm, "double": cublas.dgemm}
 #: The others: type of the matrices, how to compute.
 _EX = {
     "tf32": (runtime.CUDA_R_32F, _COMPUTE_32F_FAST_TF32),
@@ -70,13 +70,18 @@ def gemm(dtype: str, n: int, p: int, m: int, A: Any, B: Any, C: Any, batch: int 
 def multiply(dtype: str, A: Any, B: Any, C: Any) -> None:
     """C = A B by cuBLAS on CuPy's current stream, with CuPy's handle left as it was.
 
-    A and B may be transposed (`layout.is_column_major`); the rows of C are in one piece.
+    A and B may be transposed (`layout.is_column_major`); the rows of C are in one piece. Matrices of bytes are dense,
+    with p and m multiples of 4.
     """
     handle = device.get_cublas_handle()
     before = cublas.getMathMode(handle)
     cublas.setMathMode(handle, _math_mode(dtype))
     try:
-        _bound(dtype, A, B, C)()
+        if dtype == "int8":
+            (n, p), m = A.shape, B.shape[1]
+            gemm(dtype, n, p, m, A, B, C)(cupy.cuda.get_current_stream().ptr)
+        else:
+            _bound(dtype, A, B, C)()
     finally:
         cublas.setMathMode(handle, before)
 
@@ -91,17 +96,16 @@ def _bound(dtype: str, A: Any, B: Any, C: Any) -> Callable[[], None]:
     cuBLAS counts columns first, so its C^T = B^T A^T is ours without a transposition.
     """
     (n, p), m = A.shape, B.shape[1]
-    scalar = _ROUTINES[dtype][1] if dtype in _ROUTINES else ctypes.c_float
-    one, zero = scalar(1), scalar(0)
-    (b_operation, b_pitch), (a_operation, a_pitch), (_, c_pitch) = (_as_it_lies(each) for each in (B, A, C))
-    alpha, beta = ctypes.addressof(one), ctypes.addressof(zero)
+    lies = (_as_it_lies(each.shape, each.strides, each.itemsize) for each in (B, A, C))
+    (b_operation, b_pitch), (a_operation, a_pitch), (_, c_pitch) = lies
+    alpha, beta, _ = _scalars(dtype)
     shape = device.get_cublas_handle(), b_operation, a_operation, m, n, p, alpha
     a, b, c = (array.data.ptr for array in (A, B, C))
 
-    def own(_kept: Any = (one, zero)) -> None:
-        _ROUTINES[dtype][0](*shape, b, b_pitch, a, a_pitch, beta, c, c_pitch)
+    def own() -> None:
+        _ROUTINES[dtype](*shape, b, b_pitch, a, a_pitch, beta, c, c_pitch)
 
-    def ex(_kept: Any = (one, zero)) -> None:
+    def ex() -> None:
         kind, compute = _EX[dtype]
         matrices = b, kind, b_pitch, a, kind, a_pitch, beta, c, kind, c_pitch
         cublas.gemmEx(*shape, *matrices, compute, _DEFAULT_ALGORITHM)
@@ -111,27 +115,34 @@ def _bound(dtype: str, A: Any, B: Any, C: Any) -> Callable[[], None]:
 
 def _bound_batch(dtype: str, n: int, p: int, m: int, A: Any, B: Any, C: Any, batch: int) -> Callable[[], None]:
     """The products of a batch on CuPy's current stream."""
-    scalar = ctypes.c_double if dtype == "double" else ctypes.c_float
-    one, zero = scalar(1), scalar(0)
     kind, compute = (_EX | _BATCHED)[dtype]
-    alpha, beta = ctypes.addressof(one), ctypes.addressof(zero)
+    alpha, beta, _ = _scalars(dtype)
     a, b, c = (array.data.ptr for array in (A, B, C))
     shape = device.get_cublas_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, m, n, p, alpha
     matrices = b, kind, m, p * m, a, kind, p, n * p, beta, c, kind, m, n * m
 
-    def multiply(_kept: Any = (one, zero)) -> None:
+    def multiply() -> None:
         cublas.gemmStridedBatchedEx(*shape, *matrices, batch, compute, _DEFAULT_ALGORITHM)
 
     return multiply
 
 
-def _as_it_lies(matrix: Any) -> tuple[int, int]:
+@functools.lru_cache(1024)
+def _as_it_lies(shape: tuple[int, int], strides: tuple[int, int], itemsize: int) -> tuple[int, int]:
     """What cuBLAS has to do to a matrix, and its pitch in elements."""
-    across = is_column_major(matrix)
-    lies = matrix.T if across else matrix
-    found = pitch(lies.shape, lies.strides, lies.itemsize)
-    assert found is not None  # the caller has looked
-    return (cublas.CUBLAS_OP_T if across else cublas.CUBLAS_OP_N), found
+    if (found := pitch(shape, strides, itemsize)) is not None:
+        return cublas.CUBLAS_OP_N, found
+    across = pitch(shape[::-1], strides[::-1], itemsize)
+    assert across is not None  # the caller has looked
+    return cublas.CUBLAS_OP_T, across
+
+
+@functools.cache
+def _scalars(dtype: str) -> tuple[int, int, Any]:
+    """The addresses of alpha = 1 and beta = 0 in the type of the sums, and what holds them."""
+    alpha_beta = (compute_types(dtype)[3] * 2)(1, 0)
+    place = ctypes.addressof(alpha_beta)
+    return place, place + ctypes.sizeof(alpha_beta) // 2, alpha_beta
 
 
 def compute_types(dtype: str) -> tuple[int, int, int, Any, int]:
@@ -172,12 +183,11 @@ def _streams() -> Callable[[int], Any]:
 def _gemm_of_bytes(n: int, p: int, m: int, A: Any, B: Any, C: Any, on: Callable[[int], Any]) -> Callable[[int], None]:
     """`gemm` of int8, sums and C in int32; p and m are multiples of 4."""
     turn, b_turned = turned_bytes(B)
-    one, zero = ctypes.c_int32(1), ctypes.c_int32(0)
     shape = device.get_cublas_handle(), cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, m, n, p
-    alpha, beta = ctypes.addressof(one), ctypes.addressof(zero)
+    alpha, beta, _ = _scalars("int8")
     a, b, c = A.data.ptr, b_turned.data.ptr, C.data.ptr
 
-    def multiply(stream: int = 0, _kept: Any = (one, zero, b_turned)) -> None:
+    def multiply(stream: int = 0, _kept: Any = b_turned) -> None:
         turn(stream)
         with on(stream):
             cublas.gemmEx(

@@ -28,9 +28,8 @@ from tilewise.measure.row_summary import is_right
 from tilewise.study import builds, columns, registry, sweeps
 from tilewise.study.columns import SHAPE, WHOLE
 from tilewise.study.kernel import Kernel
-from tilewise.study.points import Point
 from tilewise.study.status import Status
-from tilewise.study.sweeps import Target
+from tilewise.study.sweeps import Target, recorded_point
 
 #: What recording adds, besides the RO-Crate.
 README, WORKFLOW, ARCHIVE, DIGEST = "README.md", "Snakefile", "samples.tar.xz", "samples.sha256"
@@ -329,24 +328,12 @@ def _points(kept: Kept, task: str) -> Iterator[str]:
     measured, there = kept.platform.measurements, {}
     for row in measured[measured["task"] == task].to_dict("records"):
         kernel = kept.kernels.get(row["kernel"])
-        point = _point_of(row, kernel) if kernel else None
+        point = recorded_point(row, kernel) if kernel else None
         there[frozenset(point.columns().items()) if point else row_label(row)] = row_label(row)
     if lacking := [label for point, label in asked.items() if point not in there]:
         yield f"{task}: {len(lacking)} of {len(asked)} points have no row: {_some(lacking)}"
     if strange := [words for point, words in there.items() if point not in asked]:
         yield f"{task}: {len(strange)} rows are no points of it: {_some(strange)}"
-
-
-def _point_of(row: Mapping[str, Any], kernel: Kernel) -> Point | None:
-    """The point of a row, to be held against what the registry of the run's commit plans for it; None if the row lacks
-    a size or a parameter, or has a type that the kernel does not take."""
-    numbers = [row.get(name) for name in (*SHAPE, *kernel.columns)]
-    if row["dtype"] not in kernel.dtypes or any(number is None or pd.isna(number) or number < 0 for number in numbers):
-        return None
-    n, p, m = (int(row[name]) for name in SHAPE)
-    parameters = tuple((name, int(row[name])) for name in kernel.columns)
-    batch = 1 if pd.isna(row.get("batch")) else int(row["batch"])
-    return Point(str(row.get("task", "")), kernel.name, row["dtype"], n, p, m, parameters, batch)
 
 
 def _of_one_commit(kept: Kept) -> Iterator[str]:
@@ -378,7 +365,7 @@ def _hashes(kept: Kept) -> Iterator[str]:
             elif name == "instructions":
                 own = builds.source_sha256(kernel, row["instance"], device)
             else:
-                own = of_point(kernel.name, _point_of(row, kernel)) or "that of any build"
+                own = of_point(kernel.name, recorded_point(row, kernel)) or "that of any build"
             if row["build_sha256"] != own:
                 pair = f"{row['build_sha256'][:10] or 'none'}, not {own if ' ' in own else own[:10]}"
                 found.setdefault(row["kernel"], []).append(pair)

@@ -12,6 +12,7 @@ from kernelscope.yaml_input import suggest_name
 from tilewise import UserError
 from tilewise.study import tuning
 from tilewise.study.architectures import SMALL_CHOICES, has_little_shared_memory
+from tilewise.study.columns import SHAPE
 from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.points import Parameters, Point
 from tilewise.study.precision import PRECISIONS
@@ -231,6 +232,20 @@ def tuned_point(kernel: Kernel, dtype: str, shape: Mapping[str, int], gpu: str) 
     [parameters] = _choices(kernel, choice, str(kernel.folder / tuning.TUNED))
     point = Point("", kernel.name, dtype, **shape, parameters=parameters)
     return None if kernel.unmet(point) else point
+
+
+def recorded_point(row: Mapping[str, Any], kernel: Kernel) -> Point | None:
+    """The point of a kernel's row; None if the row lacks a size or a parameter, or has a type that the kernel does not
+    take."""
+    import pandas as pd
+
+    numbers = [row.get(name) for name in (*SHAPE, *kernel.columns)]
+    if row["dtype"] not in kernel.dtypes or any(number is None or pd.isna(number) or number < 0 for number in numbers):
+        return None
+    n, p, m = (int(row[name]) for name in SHAPE)
+    parameters = tuple((name, int(row[name])) for name in kernel.columns)
+    batch = 1 if pd.isna(row.get("batch")) else int(row["batch"])
+    return Point(str(row.get("task", "")), kernel.name, row["dtype"], n, p, m, parameters, batch)
 
 
 def sweep_parameters(parameters: Parameters) -> dict[str, Any]:
