@@ -163,8 +163,23 @@ def test_a_kernel_has_grade_a_if_it_computes_in_its_own_type(kernels):
 # ---- The matrices --------------------------------------------------------------------------------------------------
 
 
+class Memory(SimpleNamespace):
+    """An address, as CuPy's memory has it."""
+
+    def __add__(self, size):
+        return Memory(ptr=self.ptr + size)
+
+    def memset_async(self, value, size, stream):
+        assert stream.ptr == 77
+        ctypes.memset(self.ptr, value, size)
+
+
 class Array(np.ndarray):
     """NumPy's, with what CuPy's arrays have in addition."""
+
+    def __new__(cls, shape, dtype, memory, strides):
+        size = sum((each - 1) * stride for each, stride in zip(shape, strides)) + dtype.itemsize
+        return super().__new__(cls, shape, dtype, (ctypes.c_char * size).from_address(memory.ptr), 0, strides)
 
     @property
     def data(self):
@@ -231,6 +246,11 @@ def test_a_matrix_that_does_not_fit_is_named_in_one_message(given, message):
         check({name: Layout(each.dtype, each.shape, each.strides) for name, each in given.items()})
 
 
+def shapes(n, p, m):
+    """Those of A, B and C."""
+    return (n, p), (p, m), (n, m)
+
+
 def lying(shape, dtype, layout):
     """Where a matrix in one of LAYOUTS lies, as `laid` makes it."""
     rows, columns = shape if layout.endswith("rows") else shape[::-1]
@@ -262,20 +282,21 @@ def lying(shape, dtype, layout):
 )
 def test_the_cheapest_way_copies_what_saves_time(dtype, n, p, m, layouts, times_as_fast, way):
     stored, result = (PRECISIONS[name].stored for name in (dtype, result_of(dtype).name))
-    matrices = [*map(lying, copies.Sizes(n, p, m).shapes, (stored, stored, result), layouts)]
-    own, sizes, copied, in_rows = copies.cheapest(matrices, lambda sizes: times_as_fast)
-    letters = "".join(itertools.compress("ABC", copied))
+    matrices = [*map(lying, shapes(n, p, m), (stored, stored, result), layouts)]
+    own, sizes, made = copies.cheapest(matrices, lambda sizes: times_as_fast)
+    letters = "".join(itertools.compress("ABC", made))
     assert f"{'own' if own else 'cublas'} {letters}".strip() == way
-    assert in_rows or not own
+    assert all(copy.is_even and (copy.is_dense or not own) for copy in made if copy)
     assert sizes == (n, p, m) or all(size % (16 // stored.itemsize) == 0 for size in sizes[1:]), "rows of the copies"
 
 
 def test_copies_of_columns_stay_columns_for_cublas_and_are_rows_for_our_kernels():
     half = PRECISIONS["half"].stored
-    shapes = copies.Sizes(4001, 4000, 4000).shapes
-    matrices = [*map(lying, shapes, [half] * 3, ("cut columns", "rows", "rows"))]
-    assert copies.cheapest(matrices, lambda sizes: None) == (False, (4008, 4000, 4000), (True, False, True), False)
-    assert copies.cheapest(matrices, lambda sizes: 9) == (True, (4001, 4000, 4000), (True, False, False), True)
+    matrices = [*map(lying, shapes(4001, 4000, 4000), [half] * 3, ("cut columns", "rows", "rows"))]
+    padded = Layout(half, (4008, 4000), (2, 8016)), None, Layout(half, (4008, 4000), (8000, 2))
+    assert copies.cheapest(matrices, lambda sizes: None) == (False, (4008, 4000, 4000), padded)
+    dense = Layout(half, (4001, 4000), (8000, 2)), None, None
+    assert copies.cheapest(matrices, lambda sizes: 9) == (True, (4001, 4000, 4000), dense)
 
 
 # ---- The call, with CuPy played by NumPy ---------------------------------------------------------------------------
@@ -336,8 +357,8 @@ def played(monkeypatch, tmp_path):
             ctypes.memmove(to + row * pitch_to, of + row * pitch_of, width)
 
     def alloc(size):
-        left.spaces.append(np.empty(size + 256, np.uint8).view(Array))
-        return left.spaces[-1].data
+        left.spaces.append(np.full(size + 256, 0x7F, np.uint8).view(Array))
+        return Memory(ptr=left.spaces[-1].ctypes.data)
 
     cuda = SimpleNamespace(
         Stream=None,
@@ -359,7 +380,6 @@ def played(monkeypatch, tmp_path):
         cuda=cuda,
         ndarray=Array,
         empty=lambda shape, dtype: aligned(shape, dtype).view(Array),
-        zeros=lambda shape, dtype: np.zeros(shape, dtype).view(Array),
         from_dlpack=lambda given: np.from_dlpack(given.array).view(Array),
         may_share_memory=np.may_share_memory,
     )

@@ -5,6 +5,7 @@ of 16 bytes; of bytes it takes dense rows alone, as our kernels do of all types.
 multiple of 16 bytes, with zeros where they are larger than the matrix.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -34,8 +35,9 @@ COSTS = {
     "bfloat16": Costs(4.4, 960, 2400),
     "int8": Costs(math.inf, 960, 3900),
 }
-#: With fewer products than this, the host's time for the copies is as long as what they save.
-LEAST = 2**31
+#: Copies are made for a product of at least so many products, if they leave at most this share of the time: the costs
+#: do not have the host's calls for them.
+LEAST, MOST_LEFT = 2**31, 0.9
 
 
 class Sizes(NamedTuple):
@@ -45,22 +47,16 @@ class Sizes(NamedTuple):
     p: int
     m: int
 
-    @property
-    def shapes(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-        """Those of A, B and C."""
-        return (self.n, self.p), (self.p, self.m), (self.n, self.m)
-
 
 class Way(NamedTuple):
-    """How a product is made: by a kernel of our `own` or by cuBLAS, of copies of those of A, B and C that are `copied`.
+    """How a product of these sizes is made: by a kernel of our `own` or by cuBLAS.
 
-    `sizes` are those of the product of the copies, which lie as the matrices do, in rows or columns, or `in_rows`.
+    `copies` has the layouts of the copies of A, B and C, None for those that are taken as they lie.
     """
 
     own: bool
     sizes: Sizes
-    copied: tuple[bool, ...] = (False, False, False)
-    in_rows: bool = True
+    copies: tuple[Layout | None, ...] = (None, None, None)
 
 
 def cheapest(matrices: Sequence[Layout], times_as_fast: Callable[[Sizes], float | None]) -> Way:
@@ -85,21 +81,34 @@ def _ways(matrices: Sequence[Layout], times_as_fast: Callable[[Sizes], float | N
         return
     for own in (False, True):
         in_rows = own or dtype == "int8"
-        rounded = _even_sizes(matrices, in_rows)
-        times = times_as_fast(rounded) if own else 1.0
+        copied = _copies(matrices, in_rows)
+        (n, p), m = copied[0].shape, copied[1].shape[1]
+        times = times_as_fast(Sizes(n, p, m)) if own else 1.0
         if times:
-            copied, elements = [], 0.0
-            for each, shape in zip(matrices, rounded.shapes):
-                copied.append(each.shape != shape or not (each.is_dense if in_rows else each.is_even))
-                turned = in_rows and is_column_major(each)
-                elements += copied[-1] * math.prod(shape) * (costs.per_turned if turned else costs.per_element)
-            yield (math.prod(rounded) / times + elements) / math.prod(sizes), Way(own, rounded, tuple(copied), in_rows)
+            lacking = [
+                each.shape != copy.shape or not (each.is_dense if in_rows else each.is_even)
+                for each, copy in zip(matrices, copied)
+            ]
+            elements = sum(
+                copy.size * (costs.per_turned if in_rows and is_column_major(each) else costs.per_element)
+                for each, copy in itertools.compress(zip(matrices, copied), lacking)
+            )
+            cost = (n * p * m / times + elements) / math.prod(sizes)
+            made = tuple(copy if lacks else None for copy, lacks in zip(copied, lacking))
+            yield cost / MOST_LEFT, Way(own, Sizes(n, p, m), made)
 
 
-def _even_sizes(matrices: Sequence[Layout], in_rows: bool) -> Sizes:
-    """The least sizes of copies whose rows, or columns, are multiples of 16 bytes."""
-    A, B, _ = matrices
+def _copies(matrices: Sequence[Layout], in_rows: bool) -> list[Layout]:
+    """The least layouts of copies of A, B and C whose rows, or columns, are multiples of 16 bytes; `in_rows`: all have
+    rows."""
+    A, B, C = matrices
     unit = ALIGNED // A.itemsize
     n, p, m = (unit * ceil_div(size, unit) for size in (*A.shape, B.shape[1]))
     across_a, across_b = (is_column_major(each) and not in_rows for each in (A, B))
-    return Sizes(n if across_a else A.shape[0], A.shape[1] if across_a and not across_b else p, m)
+    n = n if across_a else A.shape[0]
+    in_columns = (Layout.in_rows(A.dtype, p, n).T, Layout.in_rows(B.dtype, m, p).T)
+    return [
+        in_columns[0] if across_a else Layout.in_rows(A.dtype, n, p),
+        in_columns[1] if across_b else Layout.in_rows(B.dtype, p, m),
+        Layout.in_rows(C.dtype, n, m),
+    ]

@@ -1,8 +1,9 @@
 """Multiply a caller's arrays by the kernel that `fastest` chooses, and copy first what `copies` says."""
 
 import functools
+import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import cupy
@@ -76,49 +77,72 @@ def _way_to_rows(device: int, grade: Grade, *matrices: Layout) -> Multiply:
         return choice.times_as_fast if choice else None
 
     way = copies.cheapest(matrices, times_as_fast)
-    what = (device, dtype, way.sizes, grade)
-    own = (
-        functools.partial(_launch, what, _compiled(*what).workspace_bytes)
-        if way.own
-        else functools.partial(cublas.multiply, dtype)
-    )
-    return functools.partial(_of_copies, way, own) if any(way.copied) else own
+    own: Multiply
+    if way.own:
+        what = (device, dtype, way.sizes, grade)
+        own = functools.partial(_launch, what, _compiled(*what).workspace_bytes)
+    else:
+        own = functools.partial(cublas.multiply, dtype)
+    return _with_copies(matrices, way.copies, own) if any(way.copies) else own
 
 
-def _of_copies(way: copies.Way, own: Multiply, *arrays: Any) -> None:
-    """C = A B by `own`, of copies of those of the arrays that the way asks for."""
-    taken, inside = list(arrays), list(arrays)
-    for number, (array, shape) in enumerate(zip(arrays, way.sizes.shapes)):
-        if way.copied[number]:
-            across = not way.in_rows and is_column_major(array)
-            padded = number < 2 and array.shape != shape  # what is beside C is dropped
-            new = (cupy.zeros if padded else cupy.empty)(shape[::-1] if across else shape, array.dtype)
-            taken[number] = new.T if across else new
-            inside[number] = taken[number][: array.shape[0], : array.shape[1]]
-    for number in (0, 1):
-        if way.copied[number]:
-            _move(arrays[number], inside[number])
-    own(*taken)
-    if way.copied[2]:
-        _move(inside[2], arrays[2])
+def _with_copies(matrices: Sequence[Layout], copied: Sequence[Layout | None], own: Multiply) -> Multiply:
+    """`own` of copies with these layouts, None for those of A, B and C that are taken as they lie."""
+    offsets, size = _offsets([copy.itemsize * copy.size if copy else 0 for copy in copied])
+    padded = any(copy and copy.shape != each.shape for each, copy in zip(matrices[:2], copied))
+    inner = [copy and copy._replace(shape=each.shape) for each, copy in zip(matrices, copied)]
+    moves = [_move(each, part) if part else None for each, part in zip(matrices[:2], inner)]
+    back = _move(inner[2], matrices[2]) if inner[2] else None
+
+    def multiply(*arrays: Any) -> None:
+        memory = cupy.cuda.alloc(size)
+        if padded:  # what is beside A and B is multiplied, and what is beside C is dropped
+            memory.memset_async(0, offsets[2], cupy.cuda.get_current_stream())
+        taken = [
+            cupy.ndarray(copy.shape, copy.dtype, memory + offset, copy.strides) if copy else array
+            for array, copy, offset in zip(arrays, copied, offsets)
+        ]
+        for number in (0, 1):
+            if move := moves[number]:
+                move(arrays[number], taken[number])
+        own(*taken)
+        if back:
+            back(taken[2], arrays[2])
+
+    return multiply
 
 
-def _move(source: Any, target: Any) -> None:
-    """Copy a matrix to another of its shape, on CuPy's current stream.
+def _move(of: Layout, to: Layout) -> Callable[[Any, Any], None]:
+    """How a matrix that lies `of` so is copied on CuPy's current stream to where another, or its first rows and columns,
+    lie `to` so.
 
     CuPy's own kernel copies 2 x 10^11 elements/s on an H200, of any size; the driver copies rows at 1.6 TB/s.
     """
-    if is_column_major(source):
-        source, target = source.T, target.T
-    size, (rows, columns) = source.itemsize, source.shape
-    apart = [pitch(each.shape, each.strides, size) for each in (target, source)]
-    if size < 8 and apart[0] and apart[1]:
-        to, of = (target.data.ptr, size * apart[0]), (source.data.ptr, size * apart[1])
+    (rows, columns), size = of.shape, of.itemsize
+    if is_column_major(of) and is_column_major(to):
+        of, to = of.T, to.T
+    apart = [pitch(each.shape, each.strides, size) for each in (of, to)]
+    bits = f"u{size}"  # CuPy does not copy every type of ml_dtypes
+
+    def elements(source: Any, target: Any) -> None:
+        target[:rows, :columns].view(bits)[...] = source[:rows, :columns].view(bits)
+
+    if size == 8 or None in apart:
+        return elements
+    (of_pitch, to_pitch), (height, width) = (size * (each or 0) for each in apart), of.shape
+
+    def in_rows(source: Any, target: Any) -> None:
+        ends = (target.data.ptr, to_pitch, source.data.ptr, of_pitch)
         stream = cupy.cuda.get_current_stream().ptr
-        runtime.memcpy2DAsync(*to, *of, size * columns, rows, runtime.memcpyDeviceToDevice, stream)
-    else:
-        bits = f"u{size}"  # CuPy does not copy every type of ml_dtypes
-        target.view(bits)[...] = source.view(bits)
+        runtime.memcpy2DAsync(*ends, size * width, height, runtime.memcpyDeviceToDevice, stream)
+
+    return in_rows
+
+
+def _offsets(sizes: Sequence[int]) -> tuple[list[int], int]:
+    """Where pieces of so many bytes begin in one piece of memory, and the bytes of that."""
+    ends = [0, *itertools.accumulate(ceil_div(max(1, size), _WORKSPACE_UNIT) * _WORKSPACE_UNIT for size in sizes)]
+    return ends[:-1], ends[-1]
 
 
 class _Compiled(NamedTuple):
@@ -160,12 +184,10 @@ def _compiled(device: int, dtype: str, sizes: copies.Sizes, grade: Grade) -> _Co
     if wrong:
         raise UserError(f"matmul: {wrong}")
     files = {instance: (entry["file"], entry["symbol"]) for instance, entry in entries.items()}
-    offsets, end = {}, 0
-    for space in plan.workspaces:
-        offsets[space.name] = end
-        end += ceil_div(max(1, space.bytes), _WORKSPACE_UNIT) * _WORKSPACE_UNIT
+    offsets, size = _offsets([space.bytes for space in plan.workspaces])
+    places = {space.name: offset for space, offset in zip(plan.workspaces, offsets)}
     job = Job("", "cuda", kernel, choice.point, {}, plan.launches, plan.product, plan.workspaces, files)
-    return _Compiled(job, offsets, end)
+    return _Compiled(job, places, size)
 
 
 @functools.lru_cache(256)
