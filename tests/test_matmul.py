@@ -268,7 +268,8 @@ def lying(shape, dtype, layout):
         ("half", 4095, 4095, 4095, ("rows", "rows", "rows"), None, "cublas ABC"),  # though it is dense
         ("half", 20000, 512, 301, ("cut rows", "rows", "rows"), None, "cublas"),  # too few products per element
         ("half", 65536, 65536, 1, ("rows", "cut rows", "rows"), None, "cublas"),  # the copy of C has eight columns
-        ("half", 1100, 1100, 1100, ("cut rows", "rows", "rows"), None, "cublas"),  # too few products
+        ("half", 1100, 1100, 1100, ("cut rows", "rows", "rows"), None, "cublas"),  # too few products for a copy
+        ("half", 1700, 1701, 1702, ("rows", "rows", "rows"), None, "cublas"),  # and for three
         ("float", 4096, 4096, 4096, ("cut rows", "cut rows", "cut rows"), None, "cublas"),
         ("float", 4096, 4096, 4096, ("cut rows", "cut rows", "cut rows"), 3.5, "own ABC"),
         ("float", 4096, 4096, 4096, ("columns", "rows", "rows"), 3.5, "own A"),  # cuBLAS takes it as well as rows

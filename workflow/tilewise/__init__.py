@@ -35,10 +35,10 @@ RECORDED = ROOT / "report" / "recorded"
 def matmul(A: Any, B: Any, out: Any = None, *, grade: str = "A") -> Any:
     """A B of CuPy's arrays by the fastest kernel of a grade, or by cuBLAS where that is faster.
 
-    A (n x p) and B (p x m) are matrices of one element type (float32, float64, float16 or ml_dtypes.bfloat16) on the
-    current GPU, of CuPy or of what exports DLPack; rows or columns are in one piece. C (n x m) is a new CuPy array, or
-    `out`, which overlaps neither. Runs asynchronously on CuPy's current stream. The grade is A, B,
-    C or none (docs/matmul.md). Raises UserError for anything else.
+    A (n x p) and B (p x m) are matrices of one element type (float32, float64, float16, ml_dtypes.bfloat16 or int8) on
+    the current GPU, of CuPy or of what exports DLPack; rows or columns are in one piece. C (n x m) is a new CuPy array,
+    or `out`, which overlaps neither; it is of the same type, for int8 of int32. Runs asynchronously on CuPy's current
+    stream. The grade is A, B, C or none (docs/matmul.md). Raises UserError for anything else.
     """
     try:
         from tilewise.multiply.matmul import multiply

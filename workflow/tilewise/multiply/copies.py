@@ -5,7 +5,6 @@ of 16 bytes; of bytes it takes dense rows alone, as our kernels do of all types.
 multiple of 16 bytes, with zeros where they are larger than the matrix.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -35,9 +34,8 @@ COSTS = {
     "bfloat16": Costs(4.4, 960, 2400),
     "int8": Costs(math.inf, 960, 3900),
 }
-#: Copies are made for a product of at least so many products, if they leave at most this share of the time: the costs
-#: do not have the host's calls for them.
-LEAST, MOST_LEFT = 2**31, 0.9
+#: The least number of products, for each copy: with fewer, the host's calls take as long as what the copies save.
+LEAST = 1.75e9
 
 
 class Sizes(NamedTuple):
@@ -77,25 +75,24 @@ def _ways(matrices: Sequence[Layout], times_as_fast: Callable[[Sizes], float | N
         yield 1 / times, Way(True, sizes)
     as_they_lie = 1.0 if even and (dense or dtype != "int8") else costs.uneven
     yield as_they_lie, Way(False, sizes)
-    if math.prod(sizes) < LEAST and as_they_lie < math.inf:
-        return
     for own in (False, True):
         in_rows = own or dtype == "int8"
         copied = _copies(matrices, in_rows)
         (n, p), m = copied[0].shape, copied[1].shape[1]
-        times = times_as_fast(Sizes(n, p, m)) if own else 1.0
-        if times:
-            lacking = [
-                each.shape != copy.shape or not (each.is_dense if in_rows else each.is_even)
-                for each, copy in zip(matrices, copied)
-            ]
+        made = tuple(
+            copy if each.shape != copy.shape or not (each.is_dense if in_rows else each.is_even) else None
+            for each, copy in zip(matrices, copied)
+        )
+        number = sum(copy is not None for copy in made)
+        if not number or (math.prod(sizes) < LEAST * number and as_they_lie < math.inf):
+            continue
+        if times := times_as_fast(Sizes(n, p, m)) if own else 1.0:
             elements = sum(
                 copy.size * (costs.per_turned if in_rows and is_column_major(each) else costs.per_element)
-                for each, copy in itertools.compress(zip(matrices, copied), lacking)
+                for each, copy in zip(matrices, made)
+                if copy
             )
-            cost = (n * p * m / times + elements) / math.prod(sizes)
-            made = tuple(copy if lacks else None for copy, lacks in zip(copied, lacking))
-            yield cost / MOST_LEFT, Way(own, Sizes(n, p, m), made)
+            yield (n * p * m / times + elements) / math.prod(sizes), Way(own, Sizes(n, p, m), made)
 
 
 def _copies(matrices: Sequence[Layout], in_rows: bool) -> list[Layout]:

@@ -113,23 +113,24 @@ def _with_copies(matrices: Sequence[Layout], copied: Sequence[Layout | None], ow
 
 
 def _move(of: Layout, to: Layout) -> Callable[[Any, Any], None]:
-    """How a matrix that lies `of` so is copied on CuPy's current stream to where another, or its first rows and columns,
-    lie `to` so.
+    """How a matrix that lies `of` so is copied, on CuPy's current stream, to another or a part of it that lies `to` so.
 
     CuPy's own kernel copies 2 x 10^11 elements/s on an H200, of any size; the driver copies rows at 1.6 TB/s.
     """
-    (rows, columns), size = of.shape, of.itemsize
-    if is_column_major(of) and is_column_major(to):
+    size, across = of.itemsize, is_column_major(of) and is_column_major(to)
+    if across:
         of, to = of.T, to.T
+    height, width = of.shape
     apart = [pitch(each.shape, each.strides, size) for each in (of, to)]
     bits = f"u{size}"  # CuPy does not copy every type of ml_dtypes
 
     def elements(source: Any, target: Any) -> None:
-        target[:rows, :columns].view(bits)[...] = source[:rows, :columns].view(bits)
+        source, target = (each.T if across else each for each in (source, target))
+        target[:height, :width].view(bits)[...] = source[:height, :width].view(bits)
 
     if size == 8 or None in apart:
         return elements
-    (of_pitch, to_pitch), (height, width) = (size * (each or 0) for each in apart), of.shape
+    of_pitch, to_pitch = (size * (each or 0) for each in apart)
 
     def in_rows(source: Any, target: Any) -> None:
         ends = (target.data.ptr, to_pitch, source.data.ptr, of_pitch)
