@@ -59,7 +59,7 @@ def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
         return empty_figure("No speed-ups: no GPU has timed the naive kernel beside another one.")
     kernels = list(dict.fromkeys(table["kernel"]))
     with style():
-        figure = Figure(figsize=(4.7, 0.9 + 0.27 * len(kernels)), layout="constrained")
+        figure = Figure(figsize=(3.6, 0.9 + 0.27 * len(kernels)), layout="constrained")
         axis = figure.subplots()
         for number, (side, own) in enumerate(table.groupby("side", sort=False)):
             colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
