@@ -238,7 +238,11 @@ def test_blas_takes_rows_or_columns_in_one_piece(matrix, lies):
         ({"A": np.ones(3), "B": np.ones((3, 4))}, "A float64[3], B float64[3, 4]; all must be matrices"),
         ({"A": np.ones((3, 4)), "B": np.ones((5, 4))}, "A must be n x p, B p x m and out n x m"),
         ({"A": np.ones((3, 4)), "B": np.ones((4, 5)), "out": np.ones((3, 4))}, "out float64[3, 4]; A must be"),
-        ({"A": np.ones((3, 8))[:, ::2], "B": np.ones((4, 5))}, "A has strides of 64 and 16 B"),
+        ({"A": np.ones((3, 8))[:, ::2], "B": np.ones((4, 5))}, "A has strides of 64 and 16 B; rows or columns must"),
+        (
+            {"A": np.lib.stride_tricks.as_strided(np.ones(1), (2, 1), (2**34, 8)), "B": np.ones((1, 2))},
+            "A has strides of 17179869184 and 8 B; pass a copy of it",
+        ),
     ],
 )
 def test_a_matrix_that_does_not_fit_is_named_in_one_message(given, message):
@@ -276,8 +280,12 @@ def lying(shape, dtype, layout):
         ("float", 4096, 4096, 4096, ("columns", "rows", "rows"), 1.02, "cublas"),
         ("float", 64, 64, 64, ("rows", "rows", "rows"), 1.02, "own"),
         ("double", 4096, 4096, 4096, ("cut rows", "columns", "rows"), None, "cublas A"),
+        ("double", 8191, 8191, 8191, ("rows", "rows", "rows"), 1.4, "own ABC"),  # as fast as it is with uneven rows
         ("int8", 20, 20, 20, ("columns", "rows", "rows"), None, "cublas ABC"),  # cuBLAS does not take them
         ("int8", 32, 32, 32, ("rows", "cut rows", "rows"), None, "cublas B"),
+        ("int8", 32, 32, 32, ("rows", "columns", "rows"), None, "cublas"),  # both along k
+        ("int8", 32, 32, 32, ("columns", "columns", "rows"), None, "cublas A"),
+        ("int8", 1100, 1100, 1100, ("rows", "rows", "rows"), 1.4, "own"),
         ("int8", 32, 32, 32, ("rows", "rows", "rows"), None, "cublas"),
     ],
 )
@@ -310,37 +318,48 @@ def _matrix(address, dtype, rows, columns, pitch):
     return np.lib.stride_tricks.as_strided(np.frombuffer(memory, dtype), (rows, columns), (size, size * pitch))
 
 
-def _gemm(calls, dtype, m, n, k, ops, a, pitch_a, b, pitch_b, c, pitch_c):
-    """C = op(A) op(B), as cuBLAS's manual has it."""
+def _gemm(left, dtype, m, n, k, ops, a, pitch_a, b, pitch_b, c, pitch_c):
+    """C = op(A) op(B), as cuBLAS's manual has it; of bytes, C is of int32."""
     assert pitch_a >= (k if ops[0] else m) and pitch_b >= (n if ops[1] else k) and pitch_c >= m
     A = _matrix(a, dtype, *((k, m) if ops[0] else (m, k)), pitch_a)
     B = _matrix(b, dtype, *((n, k) if ops[1] else (k, n)), pitch_b)
-    _matrix(c, dtype, m, n, pitch_c)[...] = (A.T if ops[0] else A) @ (B.T if ops[1] else B)
-    calls.append("cublas")
+    made = np.int32 if dtype is np.int8 else dtype
+    A, B = (each.T if op else each for each, op in zip((A, B), ops))
+    _matrix(c, made, m, n, pitch_c)[...] = A.astype(made, copy=False) @ B.astype(made, copy=False)
+    size = np.dtype(dtype).itemsize
+    left.uneven.append(any(place % 16 for place in (a, b, c, pitch_a * size, pitch_b * size, pitch_c * size)))
+    left.calls.append("cublas")
 
 
 class Played(SimpleNamespace):
-    """What the calls left: `calls` are "cublas" or (point, addresses, stream), `mode` is that of cuBLAS's handle."""
+    """What the calls left.
+
+    `calls` are "cublas" or (point, addresses, stream), `mode` is that of cuBLAS's handle, and `uneven` says of each
+    call of cuBLAS whether an address or a pitch was no multiple of 16 bytes.
+    """
 
 
 @pytest.fixture
 def played(monkeypatch, tmp_path):
     """A CuPy of NumPy's arrays on an H200, where the library is the slowest at 64 x 64 x 64."""
     properties = {"name": b"NVIDIA H200", "major": 9, "minor": 0, "multiProcessorCount": 132}
-    left = Played(calls=[], mode=5, spaces=[])
+    left = Played(calls=[], mode=5, spaces=[], uneven=[])
 
     def routine(dtype):
         def gemm(handle, op_a, op_b, m, n, k, alpha, a, pitch_a, b, pitch_b, beta, c, pitch_c):
-            _gemm(left.calls, dtype, m, n, k, (op_a, op_b), a, pitch_a, b, pitch_b, c, pitch_c)
+            _gemm(left, dtype, m, n, k, (op_a, op_b), a, pitch_a, b, pitch_b, c, pitch_c)
 
         return gemm
 
     def gemm_ex(
         handle, op_a, op_b, m, n, k, alpha, a, kind, pitch_a, b, kind_b, pitch_b, beta, c, kind_c, pitch_c, *how
     ):
-        assert kind == kind_b == kind_c and how == (68, -1) and left.mode == 16
-        dtype = {2: np.float16, 14: ml_dtypes.bfloat16}[kind]
-        _gemm(left.calls, dtype, m, n, k, (op_a, op_b), a, pitch_a, b, pitch_b, c, pitch_c)
+        if kind == 3:
+            assert (kind_b, kind_c, how, left.mode, op_a, op_b) == (3, 10, (72, -1), 0, 1, 0)
+        else:
+            assert kind == kind_b == kind_c and how == (68, -1) and left.mode == 16
+        dtype = {2: np.float16, 3: np.int8, 14: ml_dtypes.bfloat16}[kind]
+        _gemm(left, dtype, m, n, k, (op_a, op_b), a, pitch_a, b, pitch_b, c, pitch_c)
 
     cublas = SimpleNamespace(
         CUBLAS_OP_N=0,
@@ -351,6 +370,11 @@ def played(monkeypatch, tmp_path):
         setMathMode=lambda handle, mode: setattr(left, "mode", mode),
         getMathMode=lambda handle: left.mode,
     )
+
+    def turn(grid, block, arguments):
+        B, turned, p, m, pitch = arguments
+        assert B.flags.c_contiguous and B.shape == (p, m) and turned.shape == (m, pitch)
+        turned[...] = np.pad(B.T, ((0, 0), (0, pitch - p)))
 
     def memcpy_2d(to, pitch_to, of, pitch_of, width, rows, kind, stream):
         assert kind == 3 and stream == 77 and width <= min(pitch_to, pitch_of)
@@ -365,6 +389,7 @@ def played(monkeypatch, tmp_path):
         Stream=None,
         cublas=cublas,
         alloc=alloc,
+        memory=SimpleNamespace(OutOfMemoryError=MemoryError),
         device=SimpleNamespace(get_cublas_handle=lambda: 1),
         get_current_stream=lambda: SimpleNamespace(ptr=77),
         runtime=SimpleNamespace(
@@ -383,9 +408,12 @@ def played(monkeypatch, tmp_path):
         empty=lambda shape, dtype: aligned(shape, dtype).view(Array),
         from_dlpack=lambda given: np.from_dlpack(given.array).view(Array),
         may_share_memory=np.may_share_memory,
+        RawModule=lambda **_: SimpleNamespace(get_function=lambda _: turn),
+        int8=np.int8,
     )
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
+    monkeypatch.setitem(sys.modules, "cupy.cuda.memory", cuda.memory)
     monkeypatch.setattr(cpp, "cache_folder", lambda: tmp_path / "tilewise")
     names = ["tilewise.nvidia.cublas", "tilewise.nvidia.launcher", "tilewise.multiply.matmul"]
     for name in names:
@@ -431,18 +459,6 @@ def test_cublas_gets_every_layout_as_it_lies(played, dtype, n, p, m):
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda dtype: dtype.__name__)
 @pytest.mark.parametrize("n, p, m", [(3, 4, 5), (16, 16, 16), (1, 4, 5), (3, 1, 5), (3, 4, 1), (1, 1, 1)])
 def test_copies_have_even_rows_and_the_numbers_of_the_matrices(played, monkeypatch, dtype, n, p, m):
-    multiplied = []
-
-    def library(name, A, B, C):
-        for each in (A, B, C):
-            lies = Layout.of(each)
-            assert lies.is_even and (lies.is_dense or name != "int8")
-        C[...] = A.astype(C.dtype) @ B.astype(C.dtype)
-        multiplied.append(name)
-
-    own = sys.modules["tilewise.multiply.matmul"]
-    monkeypatch.setattr(own.cublas, "multiply", library)
-    monkeypatch.setattr(copies, "LEAST", 0)
     monkeypatch.setattr(copies, "COSTS", dict.fromkeys(copies.COSTS, copies.Costs(float("inf"), 1, 1)))
     for of_a, of_b, of_c in itertools.product(LAYOUTS, LAYOUTS, (None, *LAYOUTS)):
         A, B = random((n, p), dtype, of_a), random((p, m), dtype, of_b)
@@ -450,7 +466,7 @@ def test_copies_have_even_rows_and_the_numbers_of_the_matrices(played, monkeypat
         found = tilewise.matmul(A, B, out)
         exact = A.astype(np.float64) @ B.astype(np.float64)
         assert np.abs(found.astype(np.float64) - exact).max() <= TOLERANCE[dtype] * (4 + np.abs(exact).max())
-    assert multiplied == 80 * [DTYPES[np.dtype(dtype)]]
+    assert len(played.calls) == 80 and not any(played.uneven)
 
 
 def test_dense_matrices_are_launched_on_the_current_stream_from_a_cubin_that_stays(played, tmp_path):
@@ -489,6 +505,19 @@ def test_workspaces_lie_apart_in_memory_of_the_call(played, monkeypatch):
     assert all(end <= following for end, (following, _) in zip(ends, [*places[1:], (space.size - 256, 0)]))
 
 
+def test_without_memory_for_workspaces_or_copies_cublas_multiplies(played, monkeypatch):
+    own = sys.modules["tilewise.multiply.matmul"]
+
+    def alloc(size):
+        raise own.OutOfMemoryError
+
+    monkeypatch.setattr(own.cupy.cuda, "alloc", alloc)
+    A, B = (random((64, 64), np.float64) for _ in range(2))
+    assert np.allclose(tilewise.matmul(A, B), np.asarray(A) @ np.asarray(B)) and played.calls == ["cublas"]
+    with pytest.raises(own.OutOfMemoryError):  # uneven bytes are not multiplied without copies
+        tilewise.matmul(*(random((7, 7), np.int8) for _ in range(2)))
+
+
 def test_without_elements_nothing_is_launched(played):
     for n, p, m in ((0, 3, 4), (3, 0, 4), (3, 4, 0)):
         found = tilewise.matmul(random((n, p), np.float32), random((p, m), np.float32))
@@ -519,6 +548,7 @@ def test_a_call_that_cannot_be_served_ends_in_one_message(played):
     for arguments, named, message in (
         ((A, A, A), {}, "out overlaps A or B"),
         ((A, A), {"grade": "D"}, "there is no grade 'D'; there are A, B, C, none"),
+        ((A, A), {"grade": []}, "there is no grade '[]'"),
         ((A, 3), {}, "B is of int; it must be an array of CuPy or export DLPack"),
         ((A, elsewhere), {}, "B is on GPU 1, which is not the current one"),
     ):
@@ -537,7 +567,10 @@ def test_without_the_packages_for_a_gpu_the_message_names_them(monkeypatch):
 # ---- On a GPU ------------------------------------------------------------------------------------------------------
 
 
-OWN = [("float", 1024), ("float", 1100), ("double", 1024), ("double", 1100), ("bfloat16", 1100), ("bfloat16", 8192)]
+OWN = [
+    *(("float", 1024), ("float", 1100), ("double", 1024), ("double", 1100), ("bfloat16", 1100), ("bfloat16", 8192)),
+    *(("half", 4096), ("half", 4095), ("int8", 1100), ("int8", 1001)),
+]
 NUMPY = {name: dtype.type for dtype, name in DTYPES.items()}
 
 
@@ -581,7 +614,7 @@ def test_on_a_gpu_own_kernels_follow_what_the_stream_did_before(dtype, size, gra
     import cupy
 
     A, B = (on_gpu((size, size), NUMPY[dtype]) for _ in range(2))
-    late, out = cupy.zeros_like(A), cupy.zeros_like(A)
+    late, out = cupy.zeros_like(A), cupy.zeros((size, size), np.int32 if dtype == "int8" else A.dtype)
     with cupy.cuda.Stream(non_blocking=True) as stream:
         for _ in range(50):
             cupy.copyto(late, A)
@@ -611,12 +644,13 @@ def test_on_a_gpu_a_call_waits_for_nothing():
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_two_streams_do_not_share_a_workspace():
+@pytest.mark.parametrize("dtype, size", [("float", 1100), ("half", 2047), ("int8", 1001)])
+def test_on_a_gpu_two_streams_do_not_share_a_workspace_or_a_copy(dtype, size):
     import cupy
 
-    A, B = (on_gpu((1100, 1100), np.float32) for _ in range(2))
+    A, B = (on_gpu((size, size), NUMPY[dtype]) for _ in range(2))
     streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
-    outs = [cupy.zeros_like(A) for _ in range(20)]
+    outs = [cupy.zeros(A.shape, np.int32 if dtype == "int8" else A.dtype) for _ in range(20)]
     cupy.cuda.Device().synchronize()
     for number, out in enumerate(outs):
         with streams[number % 2]:

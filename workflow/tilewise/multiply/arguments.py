@@ -84,11 +84,19 @@ def check(given: Mapping[str, Layout]) -> None:
     if A.shape[1] != B.shape[0] or (out is not None and out.shape != (A.shape[0], B.shape[1])):
         raise UserError(f"matmul: {_words(given)}; A must be n x p, B p x m and out n x m")
     for name, each in given.items():
+        if each.size and max(each.strides) // each.itemsize > _LARGEST_INT:
+            raise UserError(
+                f"matmul: {name} has strides of {_strides(each)}; pass a copy of it, with less between its rows"
+            )
         if each.size and is_column_major(each) is None:
             raise UserError(
-                f"matmul: {name} has strides of {' and '.join(map(str, each.strides))} B; rows or columns must be in "
-                "one piece, as cuBLAS takes them; pass a copy of it"
+                f"matmul: {name} has strides of {_strides(each)}; rows or columns must be in one piece, as cuBLAS "
+                "takes them; pass a copy of it"
             )
+
+
+def _strides(matrix: Layout) -> str:
+    return f"{' and '.join(map(str, matrix.strides))} B"
 
 
 def _words(given: Mapping[str, Layout]) -> str:

@@ -1,8 +1,8 @@
 """Decide who multiplies three matrices, and which of them are copied first.
 
 cuBLAS takes all matrices whose rows or columns are in one piece, but slowly if these begin or end between two multiples
-of 16 bytes; of bytes it takes dense rows alone, as our kernels do of all types. Copies have rows, or columns, of a
-multiple of 16 bytes, with zeros where they are larger than the matrix.
+of 16 bytes. Our kernels take dense rows alone. Copies have rows, or columns, of a multiple of 16 bytes; those of A and
+B have zeros where they are larger than the matrix.
 """
 
 import math
@@ -26,7 +26,8 @@ class Costs(NamedTuple):
     per_turned: float
 
 
-#: The least of n = 2048, 4096 and 8192 on an H200 (cuBLAS 13.1, 29 November 2026). cuBLAS refuses uneven rows of bytes.
+#: The least `uneven` and the largest of the others at n = 2048, 4096 and 8192 on an H200 (cuBLAS 13.1, 29 November
+#: 2026). Uneven bytes are always copied: cuBLAS takes pitches of multiples of 4 alone.
 COSTS = {
     "float": Costs(1.02, 135, 190),
     "double": Costs(1.4, 170, 300),
@@ -70,42 +71,56 @@ def _ways(matrices: Sequence[Layout], times_as_fast: Callable[[Sizes], float | N
     """Each way with its cost, as a multiple of cuBLAS's time for even rows."""
     (n, p), m, dtype = matrices[0].shape, matrices[1].shape[1], DTYPES[matrices[0].dtype]
     costs, sizes = COSTS[dtype], Sizes(n, p, m)
-    dense, even = (all(getattr(each, name) for each in matrices) for name in ("is_dense", "is_even"))
-    if dense and (times := times_as_fast(sizes)):
-        yield 1 / times, Way(True, sizes)
-    as_they_lie = 1.0 if even and (dense or dtype != "int8") else costs.uneven
+    as_they_lie = 1.0 if all(_are_taken(matrices, own=False)) else costs.uneven
+    if all(_are_taken(matrices, own=True)) and (times := times_as_fast(sizes)):
+        yield (as_they_lie if as_they_lie < math.inf else 1.0) / times, Way(True, sizes)
     yield as_they_lie, Way(False, sizes)
     for own in (False, True):
-        in_rows = own or dtype == "int8"
-        copied = _copies(matrices, in_rows)
-        (n, p), m = copied[0].shape, copied[1].shape[1]
-        made = tuple(
-            copy if each.shape != copy.shape or not (each.is_dense if in_rows else each.is_even) else None
-            for each, copy in zip(matrices, copied)
-        )
-        number = sum(copy is not None for copy in made)
-        if not number or (math.prod(sizes) < LEAST * number and as_they_lie < math.inf):
+        copied = _copies(matrices, own)
+        (rows, inner), columns = copied[0].shape, copied[1].shape[1]
+        padded = Sizes(rows, inner, columns)
+        needed = [
+            each.shape != copy.shape or not taken
+            for each, copy, taken in zip(matrices, copied, _are_taken(matrices, own))
+        ]
+        if not any(needed) or (math.prod(sizes) < LEAST * sum(needed) and as_they_lie < math.inf):
             continue
-        if times := times_as_fast(Sizes(n, p, m)) if own else 1.0:
+        if times := (times_as_fast(padded) if own else 1.0):
+            made = tuple(copy if is_needed else None for copy, is_needed in zip(copied, needed))
             elements = sum(
-                copy.size * (costs.per_turned if in_rows and is_column_major(each) else costs.per_element)
+                copy.size * (costs.per_element if is_column_major(each) == is_column_major(copy) else costs.per_turned)
                 for each, copy in zip(matrices, made)
                 if copy
             )
-            yield (n * p * m / times + elements) / math.prod(sizes), Way(own, Sizes(n, p, m), made)
+            yield (math.prod(padded) / times + elements) / math.prod(sizes), Way(own, padded, made)
 
 
-def _copies(matrices: Sequence[Layout], in_rows: bool) -> list[Layout]:
-    """The least layouts of copies of A, B and C whose rows, or columns, are multiples of 16 bytes; `in_rows`: all have
-    rows."""
+def _are_taken(matrices: Sequence[Layout], own: bool) -> list[bool]:
+    """Whether our kernels, or cuBLAS at its full rate, take A, B and C as they lie."""
+    if own:
+        return [each.is_dense for each in matrices]
+    A, B, _ = matrices
+    taken = [each.is_even for each in matrices]
+    if DTYPES[A.dtype] == "int8":  # see `cublas.multiply`
+        taken[0] &= not is_column_major(A)
+        taken[1] &= bool(is_column_major(B)) or B.is_dense
+    return taken
+
+
+def takes_all(matrices: Sequence[Layout]) -> bool:
+    """Whether cuBLAS takes A, B and C as they lie, at any rate."""
+    return DTYPES[matrices[0].dtype] != "int8" or all(_are_taken(matrices, own=False))
+
+
+def _copies(matrices: Sequence[Layout], own: bool) -> list[Layout]:
+    """The least copies of A, B and C that our kernels, or cuBLAS at its full rate, take."""
     A, B, C = matrices
     unit = ALIGNED // A.itemsize
     n, p, m = (unit * ceil_div(size, unit) for size in (*A.shape, B.shape[1]))
-    across_a, across_b = (is_column_major(each) and not in_rows for each in (A, B))
+    across_a = is_column_major(A) and not own and DTYPES[A.dtype] != "int8"
     n = n if across_a else A.shape[0]
-    in_columns = (Layout.in_rows(A.dtype, p, n).T, Layout.in_rows(B.dtype, m, p).T)
     return [
-        in_columns[0] if across_a else Layout.in_rows(A.dtype, n, p),
-        in_columns[1] if across_b else Layout.in_rows(B.dtype, p, m),
+        Layout.in_rows(A.dtype, p, n).T if across_a else Layout.in_rows(A.dtype, n, p),
+        Layout.in_rows(B.dtype, m, p).T if is_column_major(B) and not own else Layout.in_rows(B.dtype, p, m),
         Layout.in_rows(C.dtype, n, m),
     ]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import cupy
 from cupy.cuda import runtime
+from cupy.cuda.memory import OutOfMemoryError
 
 from kernelscope import cpp
 from tilewise import UserError
@@ -30,114 +31,133 @@ _GPU_MEMORY = (2, 13)
 _WORKSPACE_UNIT = 256
 #: A bound product has one stream at a time.
 _ONE_AT_A_TIME = threading.Lock()
+#: The largest pitch in bytes of a copy that the driver makes.
+_MOST_PITCH = 2**31 - 1
 #: A function of A, B and C that makes C = A B on CuPy's current stream.
-Multiply = Callable[[Any, Any, Any], None]
+_Product = Callable[[Any, Any, Any], None]
 
 
 def multiply(A: Any, B: Any, out: Any, grade: str) -> Any:
     """Implement `tilewise.matmul`."""
-    A, B = _array("A", A), _array("B", B)
-    C = _array("out", out) if out is not None else None
+    try:
+        least = Grade(grade)
+    except ValueError:
+        raise UserError(f"matmul: there is no grade '{grade}'; there are {', '.join(Grade)}") from None
+    given = {"A": _array("A", A), "B": _array("B", B)} | ({} if out is None else {"out": _array("out", out)})
     device = runtime.getDevice()
-    own = _way(device, grade, Layout.of(A), Layout.of(B), None if C is None else Layout.of(C))
-    _check_places(device, {"A": A, "B": B} | ({} if C is None else {"out": C}))
-    if C is None:
-        C = cupy.empty((A.shape[0], B.shape[1]), result_type(A.dtype))
-    own(A, B, C)
+    _check_places(device, given)
+    product = _product(device, least, *map(Layout.of, given.values()))
+    A, B = given["A"], given["B"]
+    C = cupy.empty((A.shape[0], B.shape[1]), result_type(A.dtype)) if out is None else given["out"]
+    product(A, B, C)
     return C if out is None else out
 
 
 def kernel_for(dtype: str, n: int, p: int, m: int, grade: str = Grade.A) -> str:
     """The name of the kernel that multiplies dense matrices of these sizes, "cublas" for the library's."""
-    choice = _choice(runtime.getDevice(), dtype, copies.Sizes(n, p, m), Grade(grade))
+    [kind] = [kind for kind, name in DTYPES.items() if name == dtype]
+    shapes = ((kind, n, p), (kind, p, m), (result_type(kind), n, m))
+    device, least = runtime.getDevice(), Grade(grade)
+    way = _way(device, least, [Layout.in_rows(*shape) for shape in shapes])
+    choice = _choice(device, dtype, way.sizes, least) if way.own else None
     return choice.point.kernel if choice else "cublas"
 
 
 @functools.lru_cache(1024)
-def _way(device: int, grade: str, A: Layout, B: Layout, C: Layout | None) -> Multiply:
+def _product(device: int, grade: Grade, A: Layout, B: Layout, C: Layout | None = None) -> _Product:
     """How matrices that lie so are multiplied; C is a new one if None. Raises UserError if they cannot be."""
-    if grade not in list(Grade):
-        raise UserError(f"matmul: there is no grade '{grade}'; there are {', '.join(Grade)}")
     check({"A": A, "B": B} | ({} if C is None else {"out": C}))
     C = C or Layout.in_rows(result_type(A.dtype), A.shape[0], B.shape[1])
     if not C.size or not A.size:
         return lambda A, B, C: C.fill(0)
     if is_column_major(C):  # C^T = B^T A^T
-        turned = _way_to_rows(device, Grade(grade), B.T, A.T, C.T)
+        turned = _product_in_rows(device, grade, [B.T, A.T, C.T])
         return lambda A, B, C: turned(B.T, A.T, C.T)
-    return _way_to_rows(device, Grade(grade), A, B, C)
+    return _product_in_rows(device, grade, [A, B, C])
 
 
-def _way_to_rows(device: int, grade: Grade, *matrices: Layout) -> Multiply:
+def _product_in_rows(device: int, grade: Grade, matrices: Sequence[Layout]) -> _Product:
     """How A, B and C that lie so are multiplied, where each row of C is in one piece."""
-    dtype = DTYPES[matrices[0].dtype]
-
-    def times_as_fast(sizes: copies.Sizes) -> float | None:
-        choice = _choice(device, dtype, sizes, grade)
-        return choice.times_as_fast if choice else None
-
-    way = copies.cheapest(matrices, times_as_fast)
-    own: Multiply
+    way, dtype = _way(device, grade, matrices), DTYPES[matrices[0].dtype]
+    library: _Product = functools.partial(cublas.multiply, dtype)
+    product = library
     if way.own:
         what = (device, dtype, way.sizes, grade)
-        own = functools.partial(_launch, what, _compiled(*what).workspace_bytes)
-    else:
-        own = functools.partial(cublas.multiply, dtype)
-    return _with_copies(matrices, way.copies, own) if any(way.copies) else own
+        product = functools.partial(_launch, what, _compiled(*what).workspace_bytes)
+    if any(way.copies):
+        product = _of_copies(matrices, way.copies, product)
+    if product is library or not copies.takes_all(matrices):
+        return product
+
+    def multiply_in_any_case(*arrays: Any) -> None:
+        try:
+            product(*arrays)
+        except OutOfMemoryError:  # for workspaces or copies
+            library(*arrays)
+
+    return multiply_in_any_case
 
 
-def _with_copies(matrices: Sequence[Layout], copied: Sequence[Layout | None], own: Multiply) -> Multiply:
-    """`own` of copies with these layouts, None for those of A, B and C that are taken as they lie."""
+def _way(device: int, grade: Grade, matrices: Sequence[Layout]) -> copies.Way:
+    """The cheapest way to multiply A, B and C that lie so, where each row of C is in one piece."""
+
+    def times_as_fast(sizes: copies.Sizes) -> float | None:
+        choice = _choice(device, DTYPES[matrices[0].dtype], sizes, grade)
+        return choice.times_as_fast if choice else None
+
+    return copies.cheapest(matrices, times_as_fast)
+
+
+def _of_copies(matrices: Sequence[Layout], copied: Sequence[Layout | None], product: _Product) -> _Product:
+    """A product of copies with these layouts, None for those of A, B and C that are taken as they lie."""
     offsets, size = _offsets([copy.itemsize * copy.size if copy else 0 for copy in copied])
     padded = any(copy and copy.shape != each.shape for each, copy in zip(matrices[:2], copied))
-    inner = [copy and copy._replace(shape=each.shape) for each, copy in zip(matrices, copied)]
-    moves = [_move(each, part) if part else None for each, part in zip(matrices[:2], inner)]
-    back = _move(inner[2], matrices[2]) if inner[2] else None
+    inside = [copy and copy._replace(shape=each.shape) for each, copy in zip(matrices, copied)]
+    moves = [_move(each, part) if part else None for each, part in zip(matrices[:2], inside)]
+    back = _move(inside[2], matrices[2]) if inside[2] else None
 
-    def multiply(*arrays: Any) -> None:
-        memory = cupy.cuda.alloc(size)
+    def copy_and_multiply(*arrays: Any) -> None:
+        memory = cupy.cuda.alloc(size)  # is the stream's, as in `_launch`
         if padded:  # what is beside A and B is multiplied, and what is beside C is dropped
             memory.memset_async(0, offsets[2], cupy.cuda.get_current_stream())
         taken = [
             cupy.ndarray(copy.shape, copy.dtype, memory + offset, copy.strides) if copy else array
             for array, copy, offset in zip(arrays, copied, offsets)
         ]
-        for number in (0, 1):
-            if move := moves[number]:
-                move(arrays[number], taken[number])
-        own(*taken)
+        for move, array, copy in zip(moves, arrays, taken):
+            if move:
+                move(array, copy)
+        product(*taken)
         if back:
             back(taken[2], arrays[2])
 
-    return multiply
+    return copy_and_multiply
 
 
-def _move(of: Layout, to: Layout) -> Callable[[Any, Any], None]:
-    """How a matrix that lies `of` so is copied, on CuPy's current stream, to another or a part of it that lies `to` so.
+def _move(source: Layout, target: Layout) -> Callable[[Any, Any], None]:
+    """A function that copies a matrix with the layout `source` to one with the layout `target`, or to the first rows
+    and columns of a larger one, on CuPy's current stream.
 
-    CuPy's own kernel copies 2 x 10^11 elements/s on an H200, of any size; the driver copies rows at 1.6 TB/s.
+    On an H200 the driver copies rows at 1.6 TB/s, and CuPy's own kernel 2 x 10^11 elements/s of any size: it is the
+    faster for doubles.
     """
-    size, across = of.itemsize, is_column_major(of) and is_column_major(to)
+    size, across = source.itemsize, is_column_major(source) and is_column_major(target)
     if across:
-        of, to = of.T, to.T
-    height, width = of.shape
-    apart = [pitch(each.shape, each.strides, size) for each in (of, to)]
+        source, target = source.T, target.T
+    height, width = source.shape
+    pitches = [size * (pitch(each.shape, each.strides, size) or _MOST_PITCH) for each in (source, target)]
     bits = f"u{size}"  # CuPy does not copy every type of ml_dtypes
 
-    def elements(source: Any, target: Any) -> None:
-        source, target = (each.T if across else each for each in (source, target))
-        target[:height, :width].view(bits)[...] = source[:height, :width].view(bits)
+    def copy_elements(of: Any, to: Any) -> None:
+        of, to = (each.T if across else each for each in (of, to))
+        to[:height, :width].view(bits)[...] = of[:height, :width].view(bits)
 
-    if size == 8 or None in apart:
-        return elements
-    of_pitch, to_pitch = (size * (each or 0) for each in apart)
-
-    def in_rows(source: Any, target: Any) -> None:
-        ends = (target.data.ptr, to_pitch, source.data.ptr, of_pitch)
+    def copy_rows(of: Any, to: Any) -> None:
+        ends = (to.data.ptr, pitches[1], of.data.ptr, pitches[0])
         stream = cupy.cuda.get_current_stream().ptr
         runtime.memcpy2DAsync(*ends, size * width, height, runtime.memcpyDeviceToDevice, stream)
 
-    return in_rows
+    return copy_elements if size == 8 or max(pitches) >= _MOST_PITCH else copy_rows
 
 
 def _offsets(sizes: Sequence[int]) -> tuple[list[int], int]:

@@ -14,7 +14,7 @@ from typing import Any
 import cupy
 from cupy.cuda import Stream, cublas, device, runtime
 
-from tilewise.nvidia.layout import pitch
+from tilewise.nvidia.layout import is_column_major, pitch
 from tilewise.study.sources import INCLUDE
 
 #: cublasComputeType_t
@@ -70,18 +70,14 @@ def gemm(dtype: str, n: int, p: int, m: int, A: Any, B: Any, C: Any, batch: int 
 def multiply(dtype: str, A: Any, B: Any, C: Any) -> None:
     """C = A B by cuBLAS on CuPy's current stream, with CuPy's handle left as it was.
 
-    A and B may be transposed (`layout.is_column_major`); the rows of C are in one piece. Matrices of bytes are dense,
-    with p and m multiples of 4.
+    A and B may be transposed (`layout.is_column_major`); the rows of C are in one piece. Of bytes, the rows of A are
+    too, B is transposed or dense, and pitches are multiples of 4.
     """
     handle = device.get_cublas_handle()
     before = cublas.getMathMode(handle)
     cublas.setMathMode(handle, _math_mode(dtype))
     try:
-        if dtype == "int8":
-            (n, p), m = A.shape, B.shape[1]
-            gemm(dtype, n, p, m, A, B, C)(cupy.cuda.get_current_stream().ptr)
-        else:
-            _bound(dtype, A, B, C)()
+        _multiply_bytes(A, B, C) if dtype == "int8" else _bound(dtype, A, B, C)()
     finally:
         cublas.setMathMode(handle, before)
 
@@ -140,7 +136,8 @@ def _as_it_lies(shape: tuple[int, int], strides: tuple[int, int], itemsize: int)
 @functools.cache
 def _scalars(dtype: str) -> tuple[int, int, Any]:
     """The addresses of alpha = 1 and beta = 0 in the type of the sums, and what holds them."""
-    alpha_beta = (compute_types(dtype)[3] * 2)(1, 0)
+    _, _, _, scalar, _ = compute_types(dtype)
+    alpha_beta = (scalar * 2)(1, 0)
     place = ctypes.addressof(alpha_beta)
     return place, place + ctypes.sizeof(alpha_beta) // 2, alpha_beta
 
@@ -157,17 +154,25 @@ def compute_types(dtype: str) -> tuple[int, int, int, Any, int]:
 
 def turned_bytes(B: Any) -> tuple[Callable[[int], None], Any]:
     """A function of a stream's address that turns B, of bytes, and the array with the columns of B as its rows."""
-    turn, (p, m) = _turn_bytes(), B.shape
-    pitch = -(-p // 16) * 16
-    turned = cupy.empty((m, pitch), cupy.int8)
-    grid = (-(-pitch // 128), -(-m // 128))
-    on = _streams()
+    turned, on = _room_for_turned(B), _streams()
 
     def launch(stream: int = 0) -> None:
         with on(stream):
-            turn(grid, (256,), (B, turned, p, m, pitch))
+            _turn(B, turned)
 
     return launch, turned
+
+
+def _room_for_turned(B: Any) -> Any:
+    """A new array for the columns of B, of bytes, as rows."""
+    p, m = B.shape
+    return cupy.empty((m, -(-p // 16) * 16), cupy.int8)
+
+
+def _turn(B: Any, turned: Any) -> None:
+    """Write the columns of B, dense and of bytes, as rows on CuPy's current stream."""
+    (p, m), pitch = B.shape, turned.shape[1]
+    _turn_bytes()((-(-pitch // 128), -(-m // 128)), (256,), (B, turned, p, m, pitch))
 
 
 def _streams() -> Callable[[int], Any]:
@@ -183,17 +188,37 @@ def _streams() -> Callable[[int], Any]:
 def _gemm_of_bytes(n: int, p: int, m: int, A: Any, B: Any, C: Any, on: Callable[[int], Any]) -> Callable[[int], None]:
     """`gemm` of int8, sums and C in int32; p and m are multiples of 4."""
     turn, b_turned = turned_bytes(B)
-    shape = device.get_cublas_handle(), cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, m, n, p
-    alpha, beta, _ = _scalars("int8")
-    a, b, c = A.data.ptr, b_turned.data.ptr, C.data.ptr
+    call = _bound_bytes((n, p, m), (A.data.ptr, p), (b_turned.data.ptr, b_turned.shape[1]), (C.data.ptr, m))
 
-    def multiply(stream: int = 0, _kept: Any = b_turned) -> None:
+    def multiply(stream: int = 0) -> None:
         turn(stream)
         with on(stream):
-            cublas.gemmEx(
-                *(*shape, alpha, b, _CUDA_R_8I, b_turned.shape[1], a, _CUDA_R_8I, p, beta, c, _CUDA_R_32I, m),
-                *(_COMPUTE_32I, _DEFAULT_ALGORITHM),
-            )
+            call()
+
+    return multiply
+
+
+def _multiply_bytes(A: Any, B: Any, C: Any) -> None:
+    """`multiply` of int8."""
+    b, b_pitch = B.data.ptr, _as_it_lies(B.shape, B.strides, 1)[1]
+    if not is_column_major(B):
+        turned = _room_for_turned(B)
+        _turn(B, turned)
+        b, b_pitch = turned.data.ptr, turned.shape[1]
+    a, c = ((each.data.ptr, _as_it_lies(each.shape, each.strides, each.itemsize)[1]) for each in (A, C))
+    _bound_bytes((*A.shape, B.shape[1]), a, (b, b_pitch), c)()
+
+
+def _bound_bytes(
+    sizes: tuple[int, int, int], a: tuple[int, int], b: tuple[int, int], c: tuple[int, int]
+) -> Callable[[], None]:
+    """The product of bytes on CuPy's current stream, by addresses and pitches; B lies along k, as A does."""
+    (n, p, m), (alpha, beta, _) = sizes, _scalars("int8")
+    shape = device.get_cublas_handle(), cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, m, n, p, alpha
+
+    def multiply() -> None:
+        matrices = b[0], _CUDA_R_8I, b[1], a[0], _CUDA_R_8I, a[1], beta, c[0], _CUDA_R_32I, c[1]
+        cublas.gemmEx(*shape, *matrices, _COMPUTE_32I, _DEFAULT_ALGORITHM)
 
     return multiply
 
