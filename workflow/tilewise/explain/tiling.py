@@ -4,7 +4,7 @@ Everything follows from a row of measurements.csv: the launch, what a block cove
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,14 @@ class Tiling:
     def words(self) -> str:
         """The tiling in plain English."""
         rows, columns = self.block
-        said = [f"A block of {self.threads:,} threads computes {rows} × {columns} elements of C."]
+        computed = [f"A block of {self.threads:,} threads computes {rows} × {columns} elements of C"]
+        if self.warp:
+            computed.append(f"a warp {self.warp[0]} × {self.warp[1] * self.repeats}")
+        if self.thread:
+            times = f", {self.repeats} times" if self.repeats > 1 else ""
+            shape = f"{self.thread[0]} × {self.thread[1]}{times}, in registers"
+            computed.append("a thread one" if math.prod(self.thread) * self.repeats == 1 else f"a thread {shape}")
+        said = [f"{_listed(computed)}."]
         if self.depth:
             ahead = f", and holds {self.stages} such steps" if self.stages > 1 else ""
             said.append(f"In each step it loads {rows} × {self.depth} of A and {self.depth} × {columns} of B{ahead}.")
@@ -49,17 +56,14 @@ class Tiling:
             said.append(f"It needs {_plural(rows, 'row')} of A and {_plural(columns, 'column')} of B.")
         if self.cluster > 1:
             said.append(f"The {self.cluster} blocks of a cluster share what they load of B.")
-        if self.warp:
-            said.append(f"A warp computes {self.warp[0]} × {self.warp[1] * self.repeats} of them.")
-        if self.thread:
-            count = math.prod(self.thread) * self.repeats
-            shape = f"{self.thread[0]} × {self.thread[1]}" + (f", {self.repeats} times" if self.repeats > 1 else "")
-            said.append(
-                "A thread computes one." if count == 1 else f"A thread keeps {shape}: {count} sums in registers."
-            )
         if self.parted:
-            said.append("They are drawn as one square, but are smaller ones, spread over the warp's rectangle.")
+            said.append("A thread's square is drawn as one; it is several smaller ones in the warp's rectangle.")
         return " ".join(said)
+
+
+def _listed(words: Sequence[str]) -> str:
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _plural(number: int, noun: str) -> str:
