@@ -44,7 +44,10 @@ SHORT = ("task1a", "task3", "cpu")
 TYPED = [
     ("make quick CORES=2", "the report is "),
     (". .venv/bin/activate", ""),
-    ("snakemake --cores 1 task3", "report.html was made before these results: `make report` brings it up to date"),
+    (
+        "snakemake --cores 1 task3",
+        "report.html was made before these results: `make report`, or the command of your last whole run",
+    ),
     ("snakemake --cores 1 task3", "nothing to be done; "),
     ("snakemake --cores 1 task3 --configfile config/quick.yaml", "task3, Several tiles per block (25 ok), "),
     ("snakemake --cores 1 rectangular", "wrote results/emulator/tables/rectangular.csv"),

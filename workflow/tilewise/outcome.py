@@ -54,7 +54,9 @@ def final_summary(
     shown = {str(each / "tables" / f"{task}.csv") for each in folders for task in tasks}
     there = [Path(path) for path in {*shown, *last} if page.is_file() and Path(path).exists()]
     newer = [path for path in there if path.stat().st_mtime > page.stat().st_mtime]
-    stale = f"; {page} was made before these results: `make report` brings it up to date"
+    stale = (
+        f"; {page} was made before these results: `make report`, or the command of your last whole run, makes it again"
+    )
     yield end + stale if newer else end
 
 
