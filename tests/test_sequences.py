@@ -430,7 +430,7 @@ def test_the_last_words_of_a_task_name_what_it_wrote_and_mention_an_older_page(s
     _, said = run("snakemake --cores 2 one")
     assert "one, renamed (1 ok), wrote results/here/tables/one.csv and results/here/figures/one.svg" in said
     assert said.splitlines()[-1].endswith(
-        "report.html was made before these results: `make report`, or the command of your last whole run, makes it again"
+        "html was made before these results: `make report`, or the command of your last whole run, makes it again"
     )
     assert {rule for rule, _, _ in state.place.jobs()[-2:]} == {"draw", "outcome_of_task"}, "nothing is measured again"
 

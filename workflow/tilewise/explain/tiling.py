@@ -57,7 +57,7 @@ class Tiling:
         if self.cluster > 1:
             said.append(f"The {self.cluster} blocks of a cluster share what they load of B.")
         if self.parted:
-            said.append("A thread's square is drawn as one; it is several smaller ones in the warp's rectangle.")
+            said.append("A thread's elements are drawn as one square; they are several smaller ones in the warp's.")
         return " ".join(said)
 
 
