@@ -1,1 +1,1 @@
-"""Implement `tilewise.matmul`: `arguments` checks arrays, `fastest` chooses the kernel, `matmul` launches it."""
+"""Implement `tilewise.matmul`: `arguments` checks arrays, `fastest` ranks kernels, `copies` decides, `matmul` launches."""
