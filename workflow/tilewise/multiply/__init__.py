@@ -1,1 +1,1 @@
-"""Implement `tilewise.matmul`: `arguments` checks arrays, `fastest` ranks kernels, `copies` decides, `matmul` launches."""
+"""Implement `tilewise.matmul`: `arguments` checks, `fastest` ranks kernels, `copies` decides, `matmul` launches."""
