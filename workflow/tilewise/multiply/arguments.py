@@ -84,15 +84,36 @@ def check(given: Mapping[str, Layout]) -> None:
     if A.shape[1] != B.shape[0] or (out is not None and out.shape != (A.shape[0], B.shape[1])):
         raise UserError(f"matmul: {_words(given)}; A must be n x p, B p x m and out n x m")
     for name, each in given.items():
-        if each.size and max(each.strides) // each.itemsize > _LARGEST_INT:
-            raise UserError(
-                f"matmul: {name} has strides of {_strides(each)}; pass a copy of it, with less between its rows"
-            )
-        if each.size and is_column_major(each) is None:
+        if not each.size:
+            continue
+        across = is_column_major(each)
+        if across is None:
             raise UserError(
                 f"matmul: {name} has strides of {_strides(each)}; rows or columns must be in one piece, as cuBLAS "
                 "takes them; pass a copy of it"
             )
+        lies = each.T if across else each
+        if (pitch(lies.shape, lies.strides, each.itemsize) or 0) > _LARGEST_INT:
+            raise UserError(f"matmul: {name} has strides of {_strides(each)}; pass a copy, with less between its rows")
+
+
+def overlap(one: Layout, at: int, other: Layout, there: int) -> bool:
+    """Whether two matrices, which begin at these addresses, have a byte in common."""
+    ends = [
+        place + sum(stride * (size - 1) for stride, size in zip(lies.strides, lies.shape)) + lies.itemsize
+        for lies, place in ((one, at), (other, there))
+    ]
+    if not (one.size and other.size and at < ends[1] and there < ends[0]):
+        return False
+    return np.shares_memory(np.asarray(_Placed(one, at)), np.asarray(_Placed(other, there)))
+
+
+class _Placed:
+    """A matrix at an address, as NumPy takes it; nothing is read there."""
+
+    def __init__(self, lies: Layout, place: int) -> None:
+        kind = {"shape": lies.shape, "strides": lies.strides, "typestr": f"|V{lies.itemsize}"}
+        self.__array_interface__ = kind | {"data": (place, True), "version": 3}
 
 
 def _strides(matrix: Layout) -> str:

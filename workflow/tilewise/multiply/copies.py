@@ -1,8 +1,8 @@
 """Decide who multiplies three matrices, and which of them are copied first.
 
 cuBLAS takes all matrices whose rows or columns are in one piece, but slowly if these begin or end between two multiples
-of 16 bytes. Our kernels take dense rows alone. Copies have rows, or columns, of a multiple of 16 bytes; those of A and
-B have zeros where they are larger than the matrix.
+of 16 bytes; of int8 it takes fewer (`cublas.multiply`). Our kernels take dense rows alone. Copies have rows, or
+columns, of multiples of 16 bytes; those of A and B have zeros where they are larger than the matrix.
 """
 
 import math
@@ -27,7 +27,7 @@ class Costs(NamedTuple):
 
 
 #: The least `uneven` and the largest of the others at n = 2048, 4096 and 8192 on an H200 (cuBLAS 13.1, 29 November
-#: 2026). Uneven bytes are always copied: cuBLAS takes pitches of multiples of 4 alone.
+#: 2026). Of int8, cuBLAS refuses most uneven matrices, so all are copied.
 COSTS = {
     "float": Costs(1.02, 135, 190),
     "double": Costs(1.4, 170, 300),
@@ -101,9 +101,9 @@ def _are_taken(matrices: Sequence[Layout], own: bool) -> list[bool]:
         return [each.is_dense for each in matrices]
     A, B, _ = matrices
     taken = [each.is_even for each in matrices]
-    if DTYPES[A.dtype] == "int8":  # see `cublas.multiply`
+    if DTYPES[A.dtype] == "int8":  # both along k; B is turned if it is dense
         taken[0] &= not is_column_major(A)
-        taken[1] &= bool(is_column_major(B)) or B.is_dense
+        taken[1] = taken[1] if is_column_major(B) else B.is_dense
     return taken
 
 
@@ -113,10 +113,10 @@ def takes_all(matrices: Sequence[Layout]) -> bool:
 
 
 def _copies(matrices: Sequence[Layout], own: bool) -> list[Layout]:
-    """The least copies of A, B and C that our kernels, or cuBLAS at its full rate, take."""
+    """Copies of A, B and C that our kernels, or cuBLAS at its full rate, take."""
     A, B, C = matrices
-    unit = ALIGNED // A.itemsize
-    n, p, m = (unit * ceil_div(size, unit) for size in (*A.shape, B.shape[1]))
+    units = [ALIGNED // A.itemsize] * 2 + [ALIGNED // (A if own else C).itemsize]
+    n, p, m = (unit * ceil_div(size, unit) for unit, size in zip(units, (*A.shape, B.shape[1])))
     across_a = is_column_major(A) and not own and DTYPES[A.dtype] != "int8"
     n = n if across_a else A.shape[0]
     return [

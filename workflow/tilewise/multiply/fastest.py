@@ -116,7 +116,8 @@ def _apart(known: Mapping[str, int], wanted: Mapping[str, int], unit: int) -> fl
     ALIGNED bytes, of which TMA and vectors take multiples, are a `unit` of elements; other rows take further launches.
     """
     factors = [abs(math.log2(wanted[name] / known[name])) for name in SHAPE]
+    if max(factors) > math.log2(MOST_APART):
+        return None
     even = [shape["p"] % unit == 0 and shape["m"] % unit == 0 for shape in (known, wanted)]
     classes = [tuning.shape_class(shape) for shape in (known, wanted)]
-    same = even[0] == even[1] and classes[0] == classes[1]
-    return sum(factors) if same and max(factors) <= math.log2(MOST_APART) else None
+    return sum(factors) if even[0] == even[1] and classes[0] == classes[1] else None

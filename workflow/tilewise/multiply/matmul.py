@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 
 import cupy
 from cupy.cuda import runtime
-from cupy.cuda.memory import OutOfMemoryError
 
 from kernelscope import cpp
 from tilewise import UserError
 from tilewise.compile import build
 from tilewise.multiply import copies
-from tilewise.multiply.arguments import DTYPES, Layout, check, result_type
+from tilewise.multiply.arguments import DTYPES, Layout, check, overlap, result_type
 from tilewise.multiply.fastest import Choice, fastest, recorded_times
 from tilewise.nvidia import cublas, gpus
 from tilewise.nvidia.launcher import CudaError, Product
@@ -69,10 +68,10 @@ def _product(device: int, grade: Grade, A: Layout, B: Layout, C: Layout | None =
     check({"A": A, "B": B} | ({} if C is None else {"out": C}))
     C = C or Layout.in_rows(result_type(A.dtype), A.shape[0], B.shape[1])
     if not C.size or not A.size:
-        return lambda A, B, C: C.fill(0)
+        return lambda *arrays: arrays[2].view(f"u{arrays[2].itemsize}").fill(0)
     if is_column_major(C):  # C^T = B^T A^T
         turned = _product_in_rows(device, grade, [B.T, A.T, C.T])
-        return lambda A, B, C: turned(B.T, A.T, C.T)
+        return lambda *arrays: turned(arrays[1].T, arrays[0].T, arrays[2].T)
     return _product_in_rows(device, grade, [A, B, C])
 
 
@@ -92,7 +91,7 @@ def _product_in_rows(device: int, grade: Grade, matrices: Sequence[Layout]) -> _
     def multiply_in_any_case(*arrays: Any) -> None:
         try:
             product(*arrays)
-        except OutOfMemoryError:  # for workspaces or copies
+        except MemoryError:  # CuPy's, for workspaces or copies
             library(*arrays)
 
     return multiply_in_any_case
@@ -250,5 +249,6 @@ def _check_places(device: int, given: dict[str, Any]) -> None:
                 f"matmul: {name} is on GPU {each.device.id}, which is not the current one; call it in "
                 f"`with cupy.cuda.Device({each.device.id}):`"
             )
-    if (C := given.get("out")) is not None and any(cupy.may_share_memory(C, given[name]) for name in "AB"):
+    places = {name: (Layout.of(each), each.data.ptr) for name, each in given.items()}
+    if "out" in places and any(overlap(*places["out"], *places[name]) for name in "AB"):
         raise UserError("matmul: out overlaps A or B, which are read while it is written; pass another array")

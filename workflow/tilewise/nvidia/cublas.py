@@ -1,8 +1,9 @@
 """cuBLAS's GEMM, called as it is: `cupy.matmul` multiplies a row by a column by other means.
 
 Bytes go through cublasGemmEx, which asks cublasLt's heuristics for an algorithm: CuPy has no functions of cublasLt.
-Its kernels of the tensor cores take bytes only if both operands lie along k, with pitches of a multiple of 4 (cuBLAS
-manual: cublasGemmEx, cublasLtMatmul, "IMMA kernels"). So B is turned first, by the kernel that wgmma_int8 uses, too.
+Its kernels of the tensor cores take bytes only if both operands lie along k, with addresses and pitches of multiples of
+4 (cuBLAS manual: cublasGemmEx, cublasLtMatmul, "IMMA kernels"). So a B that lies in rows is turned first, by the kernel
+that wgmma_int8 uses, too.
 """
 
 import ctypes
@@ -21,6 +22,8 @@ from tilewise.study.sources import INCLUDE
 _COMPUTE_32F, _COMPUTE_64F, _COMPUTE_32I, _COMPUTE_32F_FAST_TF32 = 68, 70, 72, 77
 #: cudaDataType: doubles, signed bytes and 32-bit integers
 _CUDA_R_64F, _CUDA_R_8I, _CUDA_R_32I = 1, 3, 10
+#: CUDA's limit of a grid in y
+_MOST_GRID_Y = 65535
 #: cublasGemmAlgo_t: cuBLAS chooses
 _DEFAULT_ALGORITHM = -1
 #: cublasMath_t: as it comes, and without partial sums that are rounded to two bytes
@@ -71,13 +74,16 @@ def multiply(dtype: str, A: Any, B: Any, C: Any) -> None:
     """C = A B by cuBLAS on CuPy's current stream, with CuPy's handle left as it was.
 
     A and B may be transposed (`layout.is_column_major`); the rows of C are in one piece. Of bytes, the rows of A are
-    too, B is transposed or dense, and pitches are multiples of 4.
+    too, B is transposed or dense, and sizes, addresses and pitches are multiples of 4.
     """
     handle = device.get_cublas_handle()
     before = cublas.getMathMode(handle)
     cublas.setMathMode(handle, _math_mode(dtype))
     try:
-        _multiply_bytes(A, B, C) if dtype == "int8" else _bound(dtype, A, B, C)()
+        if dtype == "int8":
+            _multiply_bytes(A, B, C)
+        else:
+            _bound(dtype, A, B, C)()
     finally:
         cublas.setMathMode(handle, before)
 
@@ -172,7 +178,11 @@ def _room_for_turned(B: Any) -> Any:
 def _turn(B: Any, turned: Any) -> None:
     """Write the columns of B, dense and of bytes, as rows on CuPy's current stream."""
     (p, m), pitch = B.shape, turned.shape[1]
-    _turn_bytes()((-(-pitch // 128), -(-m // 128)), (256,), (B, turned, p, m, pitch))
+    grid = -(-pitch // 128), -(-m // 128)
+    if grid[1] <= _MOST_GRID_Y:
+        _turn_bytes()(grid, (256,), (B, turned, p, m, pitch))
+    else:
+        turned[:, :p], turned[:, p:] = B.T, 0
 
 
 def _streams() -> Callable[[int], Any]:
