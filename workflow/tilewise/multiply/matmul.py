@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import cupy
+import pandas as pd
 from cupy.cuda import runtime
 
 from kernelscope import cpp
@@ -14,15 +15,17 @@ from tilewise import UserError
 from tilewise.compile import build
 from tilewise.multiply import copies
 from tilewise.multiply.arguments import DTYPES, Layout, check, overlap, result_type
-from tilewise.multiply.fastest import Choice, fastest, recorded_times
+from tilewise.multiply.fastest import STATES, Choice, fastest, recorded_times
 from tilewise.nvidia import cublas, gpus
 from tilewise.nvidia.launcher import CudaError, Product
 from tilewise.nvidia.layout import is_column_major, pitch
 from tilewise.study import registry
 from tilewise.study.accuracy import Grade
+from tilewise.study.columns import SHAPE
 from tilewise.study.device import Device
 from tilewise.study.expressions import ceil_div
 from tilewise.study.jobs import Job
+from tilewise.study.kernel import Kernel
 from tilewise.study.points import point
 
 #: DLPack's kinds of memory that a GPU reads: its own, and managed memory.
@@ -219,12 +222,22 @@ def _bound(what: tuple, a: int, b: int, c: int, space: int) -> Product:
 
 
 @functools.cache
-def _known(device: int) -> tuple[Device, str, dict[str, Any], Any]:
+def _known(device: int) -> tuple[Device, str, dict[str, Kernel], pd.DataFrame]:
     """A GPU by CUDA's number, the name of its platform, the kernels, and what was timed on it."""
     facts = runtime.getDeviceProperties(device)
     name = gpus.model(facts["name"].decode())
     gpu = Device.from_capability(f"{facts['major']}.{facts['minor']}", facts["multiProcessorCount"])
-    return gpu, name, registry.load(), recorded_times(name)
+    kernels, rows = registry.load(), recorded_times(name)
+    # Each choice selects among the rows, which takes twice as long with all their columns.
+    read = {
+        "platform",
+        "kernel",
+        "dtype",
+        *SHAPE,
+        *STATES,
+        *(name for each in kernels.values() for name in each.columns),
+    }
+    return gpu, name, kernels, rows[[column for column in rows if column in read]].copy()
 
 
 def _array(name: str, given: Any) -> Any:
