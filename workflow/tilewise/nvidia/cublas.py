@@ -161,10 +161,11 @@ def compute_types(dtype: str) -> tuple[int, int, int, Any, int]:
 def turned_bytes(B: Any) -> tuple[Callable[[int], None], Any]:
     """A function of a stream's address that turns B, of bytes, and the array with the columns of B as its rows."""
     turned, on = _room_for_turned(B), _streams()
+    turn = _turning(B, turned)
 
     def launch(stream: int = 0) -> None:
         with on(stream):
-            _turn(B, turned)
+            turn()
 
     return launch, turned
 
@@ -175,14 +176,17 @@ def _room_for_turned(B: Any) -> Any:
     return cupy.empty((m, -(-p // 16) * 16), cupy.int8)
 
 
-def _turn(B: Any, turned: Any) -> None:
-    """Write the columns of B, dense and of bytes, as rows on CuPy's current stream."""
+def _turning(B: Any, turned: Any) -> Callable[[], None]:
+    """A function that writes the columns of B, dense and of bytes, as rows on CuPy's current stream."""
     (p, m), pitch = B.shape, turned.shape[1]
     grid = -(-pitch // 128), -(-m // 128)
     if grid[1] <= _MOST_GRID_Y:
-        _turn_bytes()(grid, (256,), (B, turned, p, m, pitch))
-    else:
+        return functools.partial(_turn_bytes(), grid, (256,), (B, turned, p, m, pitch))
+
+    def by_elements() -> None:
         turned[:, :p], turned[:, p:] = B.T, 0
+
+    return by_elements
 
 
 def _streams() -> Callable[[int], Any]:
@@ -213,7 +217,7 @@ def _multiply_bytes(A: Any, B: Any, C: Any) -> None:
     b, b_pitch = B.data.ptr, _as_it_lies(B.shape, B.strides, 1)[1]
     if not is_column_major(B):
         turned = _room_for_turned(B)
-        _turn(B, turned)
+        _turning(B, turned)()
         b, b_pitch = turned.data.ptr, turned.shape[1]
     a, c = ((each.data.ptr, _as_it_lies(each.shape, each.strides, each.itemsize)[1]) for each in (A, C))
     _bound_bytes((*A.shape, B.shape[1]), a, (b, b_pitch), c)()
