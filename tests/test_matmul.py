@@ -124,7 +124,7 @@ def test_kernels_are_ranked_back_to_back(kernels):
 
 def test_what_was_recorded_is_never_slower_than_the_library(kernels):
     """At every recorded product with a time of the library."""
-    timed = recorded_times("nvidia-h200")
+    timed = recorded_times("nvidia-h200", kernels)
     called = {
         name for name, kernel in kernels.items() if kernel.library and not kernel.searched and not kernel.emulation
     }
@@ -145,13 +145,13 @@ def test_what_was_recorded_is_never_slower_than_the_library(kernels):
     assert own > 20, "and own kernels are chosen at all"
 
 
-def test_an_unknown_gpu_takes_the_first_recorded_run():
-    assert recorded_times("nvidia-x1").equals(recorded_times("nvidia-h100-80gb-hbm3"))
+def test_an_unknown_gpu_takes_the_first_recorded_run(kernels):
+    assert recorded_times("nvidia-x1", kernels).equals(recorded_times("nvidia-h100-80gb-hbm3", kernels))
 
 
-def test_without_a_recorded_run_the_message_says_so(tmp_path):
+def test_without_a_recorded_run_the_message_says_so(kernels, tmp_path):
     with pytest.raises(UserError, match="no run is recorded there"):
-        recorded_times("nvidia-h200", tmp_path)
+        recorded_times("nvidia-h200", kernels, tmp_path)
 
 
 def test_a_kernel_has_grade_a_if_it_computes_in_its_own_type(kernels):
@@ -422,7 +422,7 @@ def played(monkeypatch, tmp_path):
         monkeypatch.delitem(sys.modules, name, raising=False)
     own = importlib.import_module("tilewise.multiply.matmul")
     timed = rows(("dmma_pipelined", "double", 64, 64, 64, 1.0), ("cublas", "double", 64, 64, 64, 2.0))
-    monkeypatch.setattr(own, "recorded_times", lambda gpu: timed if gpu == "nvidia-h200" else None)
+    monkeypatch.setattr(own, "recorded_times", lambda gpu, kernels: timed if gpu == "nvidia-h200" else None)
 
     class Product:
         def __init__(self, job, addresses):
@@ -494,7 +494,7 @@ def test_dense_matrices_are_launched_on_the_current_stream_from_a_cubin_that_sta
 def test_workspaces_lie_apart_in_memory_of_the_call(played, monkeypatch):
     own = sys.modules["tilewise.multiply.matmul"]
     timed = rows(("float_from_half", "float", 256, 256, 256, 1.0), ("cublas", "float", 256, 256, 256, 2.0))
-    monkeypatch.setattr(own, "recorded_times", lambda gpu: timed)
+    monkeypatch.setattr(own, "recorded_times", lambda gpu, kernels: timed)
     A, B = (random((256, 256), np.float32) for _ in range(2))
     C = tilewise.matmul(A, B, grade="none")
     assert C.shape == (256, 256) and C.dtype == np.float32

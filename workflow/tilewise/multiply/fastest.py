@@ -35,8 +35,9 @@ class Choice(NamedTuple):
     times_as_fast: float
 
 
-def recorded_times(gpu: str, folder: Path = RECORDED) -> pd.DataFrame:
-    """Recorded rows of a GPU, or of the first recorded one if it has none, that are right and timed.
+def recorded_times(gpu: str, kernels: Mapping[str, Kernel], folder: Path = RECORDED) -> pd.DataFrame:
+    """Recorded rows of a GPU, or of the first recorded one if it has none, that are right and timed: platform, kernel,
+    dtype, n, p, m, STATES, and the parameters of the kernels.
 
     `gpu` is named as its platform is, such as `nvidia-h200`. Raises UserError if no run is recorded.
     """
@@ -46,7 +47,10 @@ def recorded_times(gpu: str, folder: Path = RECORDED) -> pd.DataFrame:
     run = tuning.nearest(runs, gpu)
     files = {"measurements": run / "measurements.csv", "sizes": run / "facts" / "sizes.csv"}
     rows = pd.concat([table for file, path in files.items() if len(table := columns.read(path, file))])
-    return rows[(rows["status"] == Status.OK) & rows["time_ms"].notna()].reset_index(drop=True)
+    parameters = (name for kernel in kernels.values() for name in kernel.columns)
+    # A choice selects among the rows, which would take twice as long with all columns.
+    wanted = [*dict.fromkeys(["platform", "kernel", "dtype", *SHAPE, *STATES, *parameters])]
+    return rows[(rows["status"] == Status.OK) & rows["time_ms"].notna()].reindex(columns=wanted).reset_index(drop=True)
 
 
 def fastest(

@@ -15,13 +15,12 @@ from tilewise import UserError
 from tilewise.compile import build
 from tilewise.multiply import copies
 from tilewise.multiply.arguments import DTYPES, Layout, check, overlap, result_type
-from tilewise.multiply.fastest import STATES, Choice, fastest, recorded_times
+from tilewise.multiply.fastest import Choice, fastest, recorded_times
 from tilewise.nvidia import cublas, gpus
 from tilewise.nvidia.launcher import CudaError, Product
 from tilewise.nvidia.layout import is_column_major, pitch
 from tilewise.study import registry
 from tilewise.study.accuracy import Grade
-from tilewise.study.columns import SHAPE
 from tilewise.study.device import Device
 from tilewise.study.expressions import ceil_div
 from tilewise.study.jobs import Job
@@ -46,9 +45,9 @@ def multiply(A: Any, B: Any, out: Any, grade: str) -> Any:
     except ValueError:
         raise UserError(f"matmul: there is no grade '{grade}'; there are {', '.join(Grade)}") from None
     given = {"A": _array("A", A), "B": _array("B", B)} | ({} if out is None else {"out": _array("out", out)})
-    device = runtime.getDevice()
-    _check_places(device, given)
-    product = _product(device, least, *map(Layout.of, given.values()))
+    device, layouts = runtime.getDevice(), [Layout.of(each) for each in given.values()]
+    _check_places(device, given, layouts)
+    product = _product(device, least, *layouts)
     A, B = given["A"], given["B"]
     C = cupy.empty((A.shape[0], B.shape[1]), result_type(A.dtype)) if out is None else given["out"]
     product(A, B, C)
@@ -227,17 +226,8 @@ def _known(device: int) -> tuple[Device, str, dict[str, Kernel], pd.DataFrame]:
     facts = runtime.getDeviceProperties(device)
     name = gpus.model(facts["name"].decode())
     gpu = Device.from_capability(f"{facts['major']}.{facts['minor']}", facts["multiProcessorCount"])
-    kernels, rows = registry.load(), recorded_times(name)
-    # Each choice selects among the rows, which takes twice as long with all their columns.
-    read = {
-        "platform",
-        "kernel",
-        "dtype",
-        *SHAPE,
-        *STATES,
-        *(name for each in kernels.values() for name in each.columns),
-    }
-    return gpu, name, kernels, rows[[column for column in rows if column in read]].copy()
+    kernels = registry.load()
+    return gpu, name, kernels, recorded_times(name, kernels)
 
 
 def _array(name: str, given: Any) -> Any:
@@ -254,7 +244,7 @@ def _array(name: str, given: Any) -> Any:
         raise UserError(f"matmul: {name} does not export its memory: {error}") from None
 
 
-def _check_places(device: int, given: dict[str, Any]) -> None:
+def _check_places(device: int, given: dict[str, Any], layouts: Sequence[Layout]) -> None:
     """UserError for arrays on another GPU than the current one, and for an `out` that overlaps A or B."""
     for name, each in given.items():
         if each.device.id != device:
@@ -262,6 +252,6 @@ def _check_places(device: int, given: dict[str, Any]) -> None:
                 f"matmul: {name} is on GPU {each.device.id}, which is not the current one; call it in "
                 f"`with cupy.cuda.Device({each.device.id}):`"
             )
-    places = {name: (Layout.of(each), each.data.ptr) for name, each in given.items()}
-    if "out" in places and any(overlap(*places["out"], *places[name]) for name in "AB"):
+    *operands, last = zip(layouts, (each.data.ptr for each in given.values()))
+    if "out" in given and any(overlap(*last, *operand) for operand in operands):
         raise UserError("matmul: out overlaps A or B, which are read while it is written; pass another array")

@@ -15,7 +15,7 @@ from typing import Any
 import cupy
 from cupy.cuda import Stream, cublas, device, runtime
 
-from tilewise.nvidia.layout import is_column_major, pitch
+from tilewise.nvidia.layout import pitch
 from tilewise.study.sources import INCLUDE
 
 #: cublasComputeType_t
@@ -214,8 +214,8 @@ def _gemm_of_bytes(n: int, p: int, m: int, A: Any, B: Any, C: Any, on: Callable[
 
 def _multiply_bytes(A: Any, B: Any, C: Any) -> None:
     """`multiply` of int8."""
-    b, b_pitch = B.data.ptr, _as_it_lies(B.shape, B.strides, 1)[1]
-    if not is_column_major(B):
+    b, (operation, b_pitch) = B.data.ptr, _as_it_lies(B.shape, B.strides, 1)
+    if operation == cublas.CUBLAS_OP_N:
         turned = _room_for_turned(B)
         _turning(B, turned)()
         b, b_pitch = turned.data.ptr, turned.shape[1]
