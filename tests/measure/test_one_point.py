@@ -37,10 +37,10 @@ class Device:
         self.fails, self.sizes = fails, []
 
     def memory(self):
-        return 12 * 4096**2, 12 * 4096**2
+        return 12 * 8192**2, 12 * 8192**2
 
     def allocates(self, sizes):
-        return sum(sizes) <= 12 * 4096**2
+        return sum(sizes) <= 12 * 8192**2
 
     def once(self, job):
         if job.kernel.name == "naive":

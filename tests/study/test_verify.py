@@ -120,11 +120,14 @@ def test_as_many_rows_are_checked_as_were_asked_for(n, rows, checked):
     assert found.message == f"{checked} of {n} rows checked"
 
 
-def test_rows_are_the_same_however_b_is_cut():
-    A, B, C = product("float")
-    whole = verify.check_rows(A, B, C, "float", 33, 0)
-    pieces = verify.check_rows(A, B, C, "float", 33, 0, chunk_bytes=8 * 37 * 4)
-    assert whole.bound_ratio == pytest.approx(pieces.bound_ratio)
+@pytest.mark.parametrize("piece, width", [(1, 1), (37 * 4, 37), (37 * 4, 10), (1 << 22, 1 << 13)])
+def test_rows_are_the_same_however_b_is_cut(piece, width, monkeypatch):
+    monkeypatch.setattr(verify, "PIECE", piece)
+    monkeypatch.setattr(verify, "PIECE_WIDTH", width)
+    A, B, _ = product("float")
+    found = verify.product_of_lines(A[3:7], B, "float")
+    for sums, whole in zip(found, verify.reference(A, B, "float")):
+        np.testing.assert_allclose(sums, whole[3:7], rtol=1e-12, atol=1e-12)
 
 
 MUTANTS = {  # kernel, text, replacement: each must make the product wrong

@@ -28,8 +28,6 @@ LINES = 3
 FEW_CHANGED = 4
 #: Products of up to so many multiply-adds are verified whole, of a batch of up to so many.
 SMALL, SMALL_BATCH = 1 << 22, 8
-#: Elements of a matrix that are converted to float64 at once.
-CHUNK = 1 << 23
 #: Perturbations and their checks take at most this part of the time of a timing; the first few come in any case.
 PRICE, FIRST_FEW = 0.08, 4
 #: Operands are multiples of 1 / GRID, as random floats are: more digits would not fit into a scheme's two halves.
@@ -283,32 +281,14 @@ class Arrays:
             # All columns cross the rows, which are all of a small product, and those of a C that is given.
             if not lines or (name == "columns" and not self.wanted.plain):
                 continue
-            product, magnitude = self._against(self.xp.stack([thin[line] for line in lines]), large)
-            computed = self._fetched(self.xp.stack([out[line] for line in lines]))
+            product, magnitude = verify.product_of_lines(self.xp.stack([thin[line] for line in lines]), large, dtype)
+            computed = verify.fetched(self.xp.stack([out[line] for line in lines]))
             numbers = [matrix * n + line for line in lines]
             found = verify.check(computed, product, magnitude, dtype, p, self.wanted, np.asarray(numbers))
             if not found.ok:
                 which = f"{name} {', '.join(map(str, lines))}: " if len(lines) == LINES else ""
                 return replace(found, message=which + found.message)
         return verify.Check(True, 0, 0, "random rows and columns checked")
-
-    def _against(self, thin: Any, large: Any) -> tuple[Any, Any]:
-        """The product of a few lines with a matrix in float64, and that of the absolute values, on the host."""
-        xp, wide = self.xp, PRECISIONS[self.shape[0]].wide
-        thin = wide(xp, thin).astype(xp.float64)
-        product = xp.zeros((len(thin), large.shape[1]))
-        magnitude = xp.zeros_like(product)
-        step = max(1, CHUNK // large.shape[1])
-        for start in range(0, large.shape[0], step):
-            part = wide(xp, large[start : start + step]).astype(xp.float64)
-            some = thin[:, start : start + step]
-            product += some @ part
-            magnitude += xp.absolute(some) @ xp.absolute(part)
-        return self._fetched(product), self._fetched(magnitude)
-
-    @staticmethod
-    def _fetched(array: Any) -> np.ndarray:
-        return array if isinstance(array, np.ndarray) else array.get()
 
 
 # ---- The runs --------------------------------------------------------------------------------------------------------

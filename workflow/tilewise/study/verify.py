@@ -32,6 +32,8 @@ COARSER = {
 #: operands, one of them, or both by cutting them.
 ROUNDOFFS = {"float": 2.0**-24, "half or TF32": 2.0**-11, "bfloat16": 2.0**-8}
 BELOW, ABOVE = 0.6, 3.5
+#: Elements of a matrix that `product_of_lines` takes at a time, and the columns that they are of.
+PIECE, PIECE_WIDTH = 1 << 22, 1 << 13
 #: Values of `given`: so many different ones, which every type holds exactly.
 GIVEN, GIVEN_UNIT = 251, 128
 
@@ -297,32 +299,46 @@ def _as_accurate_as(error: Any, magnitude: Any, own: float, dtype: str, p: int) 
     return ""
 
 
-def check_rows(
-    A: Any, B: Any, C: Any, dtype: str, rows: int, seed: int, wanted: Wanted = PLAIN, chunk_bytes: int = 1 << 28
-) -> Check:
-    """Compare `rows` whole random rows of C, the first and the last always among them, with float64 on the host.
+def check_rows(A: Any, B: Any, C: Any, dtype: str, rows: int, seed: int, wanted: Wanted = PLAIN) -> Check:
+    """Compare `rows` whole random rows of C, the first and the last always among them, with `product_of_lines`.
 
-    For products whose whole reference is too expensive: B is fetched and used a few rows at a time, so that the check
-    needs no memory on the device. Returns a Check whose message says how many rows were checked.
+    For products whose whole reference is too expensive. Returns a Check whose message says how many rows were checked.
     """
     n, p = A.shape
-    wide = PRECISIONS[dtype].wide
     chosen = np.arange(n)
     if rows < n:
         ends = [0, n - 1][:rows]
         between = 1 + np.random.default_rng(seed).choice(n - 2, size=rows - len(ends), replace=False)
         chosen = np.sort([*ends, *between]).astype(int)
-    fetch = np.asarray if module(A) is np else (lambda array: array.get())
-    some = wide(np, np.stack([fetch(A[int(row)]) for row in chosen])).astype(np.float64)
-    product = np.zeros((len(chosen), B.shape[1]))
-    magnitude = np.zeros_like(product)
-    step = max(1, chunk_bytes // (8 * B.shape[1]))
-    for start in range(0, p, step):
-        part = wide(np, fetch(B[start : start + step])).astype(np.float64)
-        product += some[:, start : start + step] @ part
-        magnitude += np.abs(some[:, start : start + step]) @ np.abs(part)
-    computed = np.stack([fetch(C[int(row)]) for row in chosen])
-    found = check(computed, product, magnitude, dtype, p, wanted, chosen)
+    xp = module(A)
+    some, computed = (xp.stack([matrix[int(row)] for row in chosen]) for matrix in (A, C))
+    found = check(fetched(computed), *product_of_lines(some, B, dtype), dtype, p, wanted, chosen)
     checked = f"{len(chosen)} of {n} rows checked"
     message = f"{checked}: {found.message}" if found.message else checked
     return Check(found.ok, found.relative_error, found.bound_ratio, message)
+
+
+def product_of_lines(lines: Any, matrix: Any, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """The product of a few rows with a matrix in float64, and that of their absolute values.
+
+    They are summed where the matrix is, PIECE of its elements at a time, because it may leave hardly any memory.
+    """
+    xp, wide = module(matrix), PRECISIONS[dtype].wide
+    product, magnitude = np.empty((2, len(lines), matrix.shape[1]))
+    width = min(matrix.shape[1], PIECE_WIDTH)
+    step = max(1, PIECE // width)
+    for left in range(0, matrix.shape[1], width):
+        columns = slice(left, left + width)
+        sums = xp.zeros((2, len(lines), matrix[:1, columns].size))
+        for start in range(0, len(matrix), step):
+            terms = slice(start, start + step)
+            some, part = (wide(xp, piece).astype(xp.float64) for piece in (lines[:, terms], matrix[terms, columns]))
+            sums[0] += some @ part
+            sums[1] += xp.absolute(some) @ xp.absolute(part)
+        product[:, columns], magnitude[:, columns] = fetched(sums)
+    return product, magnitude
+
+
+def fetched(array: Any) -> np.ndarray:
+    """An array of a GPU or of the host, on the host."""
+    return array if isinstance(array, np.ndarray) else array.get()

@@ -25,8 +25,8 @@ from tilewise.study.sweeps import UNIT, Reading
 LOG = logging.getLogger(__name__)
 #: The share of the budget that is planned with: the rate falls with n (H200: by 2% from n = 32768 to 54328).
 PLANNED = 0.95
-#: Bytes that a GPU's generator of random numbers takes in addition to the matrices.
-SPARE = 2**26
+#: Bytes that a GPU's generator of random numbers, or the check of rows, takes in addition to the matrices.
+SPARE = 3 * 2**26
 
 
 def theoretical_n(memory_bytes: int, dtype: str) -> int:
