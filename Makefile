@@ -15,16 +15,17 @@ supported := 'import sys; v = sys.version_info[:2]; (3, 11) <= v < (3, 15) or pr
 PYTEST ?= -m "not slow and not exhaustive"
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-# The packages of CUDA 12 or 13, or none, as the driver and the GPUs need them; CUDA=12 or CUDA=13 forces them.
+# The packages of CUDA 12 or 13, or none, as the driver and the GPUs need them; CUDA=12 or CUDA=13 forces them. An
+# environment with CUDA, of which THERE is the name, stays as long as it serves, and is whole without a GPU too.
 # CHOICE ends with the name of a file of requirements/, after the line that says why.
+THERE := $(patsubst $(VENV)/run-%,%,$(firstword $(wildcard $(VENV)/run-*)))
 ifneq ($(filter-out help clean lock,$(or $(MAKECMDGOALS),report)),)
-CHOICE := $(shell { $(PYTHON) -c $(supported) && PYTHONPATH=workflow $(PYTHON) -m tilewise.nvidia.toolkits $(CUDA); } 2>&1)
+CHOICE := $(shell { $(PYTHON) -c $(supported) && PYTHONPATH=workflow $(PYTHON) -m tilewise.nvidia.toolkits '$(CUDA)' $(THERE); } 2>&1)
 ifneq ($(.SHELLSTATUS),0)
 $(error $(CHOICE))
 endif
 endif
-# An environment with CUDA is whole without a GPU too.
-SET := $(or $(filter-out run,$(lastword $(CHOICE))),$(patsubst $(VENV)/run-%,%,$(firstword $(wildcard $(VENV)/run-*))),run)
+SET := $(or $(filter-out run,$(lastword $(CHOICE))),$(THERE),run)
 EXTRAS := $(addprefix -,$(filter-out run,$(SET)))
 
 .PHONY: help environment test-environment quick report test test-all architectures lint clean lock release

@@ -82,6 +82,11 @@ def test_a_gpu_that_comes_later_brings_its_packages(tmp_path):
     plain, forced = plan(), plan("CUDA=12")
     assert "venv --clear" in forced.stdout and "-r requirements/gpu12.txt" in forced.stdout and not plain.stderr
     assert "driver 580.1: CUDA 12 packages" in forced.stdout
+    (tmp_path / ".venv/run-gpu").rename(tmp_path / ".venv/run-gpu12")
+    assert "pip install" not in plan().stdout, "the environment that was forced stays"
+    assert "venv --clear" in plan("CUDA=13").stdout
+    os.utime(tmp_path / "requirements/gpu12.txt")
+    assert "driver 580.1, as in the environment that is there: CUDA 12 packages" in plan().stdout
     (tmp_path / "bin/nvidia-smi").unlink()
     smi(tmp_path / "bin", [H200 | {"driver_version": "550.54.14"}])
     refused = plan("CUDA=13")

@@ -1,7 +1,8 @@
 """Which CUDA packages fit the driver and the GPUs.
 
-`python -m tilewise.nvidia.toolkits` prints why, on the error stream, and the name of a file of requirements/. make runs
-it before there is an environment: it imports nothing that Python lacks.
+`python -m tilewise.nvidia.toolkits [CUDA [NAME]]` prints why, on the error stream, and the name of a file of
+requirements/; NAME is that of the environment that is there. make runs it before there is one: it imports nothing that
+Python lacks.
 """
 
 import importlib.metadata
@@ -19,12 +20,13 @@ WITHOUT = "run"
 ON_THE_EMULATOR = f"or hide the GPUs to run on the emulator (`{gpus.VISIBLE}= make quick`)"
 
 
-def choose(seen: Sequence[gpus.Gpu], forced: str = "", compatible: bool = False) -> tuple[str, str]:
+def choose(seen: Sequence[gpus.Gpu], forced: str = "", compatible: bool = False, there: str = "") -> tuple[str, str]:
     """The requirements for the visible GPUs, of which the first and those of its model measure, and a line that says
     why.
 
     forced: 12 or 13, the CUDA to take all the same, or empty; compatible: CUDA's package of forward compatibility is in
-    use, which makes up for a driver that is too old. Raises UserError if no CUDA fits, or the forced one does not.
+    use, which makes up for a driver that is too old; there: the requirements of the environment that is there, which
+    stays as long as it serves. Raises UserError if no CUDA fits, or the forced one does not.
     """
     wanted = [toolkit for toolkit in TOOLKITS if forced in ("", str(toolkit.major))]
     if not wanted:
@@ -39,10 +41,12 @@ def choose(seen: Sequence[gpus.Gpu], forced: str = "", compatible: bool = False)
         raise UserError(_no_toolkit(first))
     if not (possible := [toolkit for toolkit in fitting if toolkit in wanted]):
         raise UserError(f"{refusal(wanted[0], first, compatible)}; use CUDA={fitting[-1].major}")
-    toolkit = possible[-1]
+    toolkit = next((each for each in possible if each.requirements == there), possible[-1])
     because = f"driver {first.driver}" + " with cuda-compat" * compatible
     newer = [other for other in TOOLKITS if other.major > toolkit.major and other.driver <= _major(first.driver)]
-    if newer and not forced:
+    if toolkit != possible[-1]:
+        because += ", as in the environment that is there"
+    elif newer and not forced:
         because += f", {first} of compute capability {first.capability}, for which {newer[0].name} does not compile"
     return toolkit.requirements, f"{because}: {toolkit.name} packages" + _remarks(toolkit, first, seen)
 
@@ -119,7 +123,8 @@ def _major(driver: str) -> int:
 
 if __name__ == "__main__":
     try:
-        requirements, why = choose(gpus.visible(), "".join(sys.argv[1:]), compatible())
+        forced, there = (*sys.argv[1:], "", "")[:2]
+        requirements, why = choose(gpus.visible(), forced, compatible(), there)
     except UserError as error:
         raise SystemExit(str(error)) from None
     print(why, file=sys.stderr)
