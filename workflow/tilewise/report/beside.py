@@ -220,8 +220,8 @@ def _product(label: str, n: float, time_ms: float) -> dict[str, Any]:
 def _timed(task: str, evidence: Evidence, every: bool) -> pd.DataFrame:
     """A task's rows of a run on GPUs and CPUs: the best of each case, or every choice."""
     own = evidence.select_tasks(task)
-    rows = _of_run(pd.concat([own.gpu, own.cpu], ignore_index=True), evidence)
-    found = (tables.sweep if every else tables.winners)(rows, evidence) if len(rows) else rows
+    rows = timings.describe(_of_run(pd.concat([own.gpu, own.cpu], ignore_index=True), evidence), evidence)
+    found = timings.by_shape(rows if every else timings.best(rows))
     return found.assign(range_percent=timings.range_percent(found))
 
 
