@@ -25,12 +25,12 @@ from IPython.display import HTML, display
 
 from tilewise import RECORDED, exit_on_user_error
 from tilewise.explain.quantities import Machine
-from tilewise.report import figures, render, sections, tables
+from tilewise.report import figures, page, sections, tables
 
 with exit_on_user_error():
-    report = render.load(folders, recorded or RECORDED)
+    report = page.load(folders, recorded or RECORDED)
 evidence = report.evidence
-HTML(f"<style>{render.TEMPLATE.with_name('style.css').read_text(encoding='utf-8')}</style>")
+HTML(f"<style>{page.TEMPLATE.with_name('style.css').read_text(encoding='utf-8')}</style>")
 
 # %% [markdown]
 # ## The page, section by section

@@ -21,6 +21,7 @@ from tilewise.evidence import load_evidence
 from tilewise.explain import climb, provenance, variability
 from tilewise.nvidia import toolkits
 from tilewise.report import claims, figures, headlines, markup, notes, plots, render, sections, tables
+from tilewise.report.page import load
 from tilewise.rules import Study
 from tilewise.study import columns, registry
 from tilewise.study.architectures import TOOLKITS
@@ -190,7 +191,7 @@ def assert_page_is_whole(folder, study, here, recorded, how, lost, traced, seed)
         synthetic.write(folder / "recorded" / name, "gpu", with_traffic=True, **GPUS[name])
         change(folder / "recorded" / name, generator, how, lost)
         lose(folder / "recorded" / name, generator)
-    assert_whole(render.load([folder / "results" / name for name in here], folder / "recorded"))
+    assert_whole(load([folder / "results" / name for name in here], folder / "recorded"))
 
 
 #: The kernels of float, double and short numbers that each GPU's ladder does not have.
@@ -226,7 +227,7 @@ def test_a_ladder_ends_where_the_gpu_ends(tmp_path, monkeypatch, gpu):
     if gpu == "tesla-v100":  # whose machine code the disassembler of the packages does not read
         loops = pd.read_csv(folder / "instructions.csv")
         loops.iloc[:0].to_csv(folder / "instructions.csv", index=False)
-        assert_whole(render.load([folder], tmp_path / "none"))
+        assert_whole(load([folder], tmp_path / "none"))
 
 
 @pytest.fixture
@@ -238,7 +239,7 @@ def small(tmp_path):
 
     def loaded(**changes):
         study["tasks"]["mine"] |= changes
-        return render.load([synthetic.write(tmp_path / "results/gpu", study=study)], tmp_path / "none")
+        return load([synthetic.write(tmp_path / "results/gpu", study=study)], tmp_path / "none")
 
     return loaded
 

@@ -9,8 +9,9 @@ import synthetic
 from tilewise import RECORDED, UserError
 from tilewise.evidence import load_evidence
 from tilewise.explain import quantities
-from tilewise.report import claims, render
+from tilewise.report import claims
 from tilewise.report.claims import Verdict
+from tilewise.report.page import Page
 
 CLAIMS = claims.load()
 
@@ -346,7 +347,7 @@ def test_a_claim_has_the_verdict_of_its_least_favourable_case(evidence):
 
 
 def test_the_policy_stands_beside_the_count(evidence):
-    words = render.Page(evidence).section("05-whole.md")
+    words = Page(evidence).section("05-whole.md")
     for verdict in (Verdict.DIFFERS, Verdict.AS_GOOD, Verdict.ARITHMETIC):
         assert f"<em>{verdict}</em>" in words
 

@@ -22,6 +22,7 @@ from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import load_evidence
 from tilewise.explain import number_format, provenance
 from tilewise.report import figures, markup, notes, render, sections, tables
+from tilewise.report.page import load
 
 TABLES = """
 Five numbers. Best blocks, float. Every block, float. Best blocks, double. Every block, double. Coalesced or not.
@@ -285,7 +286,7 @@ def test_a_kernel_of_the_users_own_is_in_the_tables(tmp_path, monkeypatch):
     study["tasks"] = {"task2a": study["tasks"]["task2a"]}
     study["tasks"]["my_task"] = {"title": "My own kernel", "sweeps": [sweep | {"kernel": "cublas"}]}
     study["tasks"]["my_task"]["sweeps"].append(sweep | {"kernel": "mine", "tile": [16, 32]})
-    page = render.load([synthetic.write(tmp_path / "gpu", study=study)], tmp_path / "none")
+    page = load([synthetic.write(tmp_path / "gpu", study=study)], tmp_path / "none")
     text = page.html("report")
     assert notes.find_notes(text) == []
     assert '<a href="#My-own-kernel">' in text and 'id="My-own-kernel"' in text
@@ -304,7 +305,7 @@ def test_a_run_in_which_every_kernel_is_wrong_has_a_report(tmp_path):
     rows.loc[own, "status"] = "incorrect"
     rows.loc[own, "bound_ratio"] = float("inf")
     rows.to_csv(folder / "measurements.csv", index=False)
-    page = render.load([folder], tmp_path / "none")
+    page = load([folder], tmp_path / "none")
     text = "".join(map(page.section, sections.names_of()))
     assert notes.find_notes(text) == []
     assert re.search(rf"{own.sum():,} incorrect", text)
@@ -331,7 +332,7 @@ def test_the_page_shows_the_figures_that_are_drawn_already(tmp_path):
     (tmp_path / "drawn").mkdir()
     drawing = '<svg xmlns="http://www.w3.org/2000/svg" width="72pt"><path id="a" fill="#262626"/><use href="#a"/></svg>'
     (tmp_path / "drawn" / "loop_orders.svg").write_text(drawing)
-    text = render.load([folder], tmp_path / "none", drawn=tmp_path / "drawn").section("04-further.md")
+    text = load([folder], tmp_path / "none", drawn=tmp_path / "drawn").section("04-further.md")
     assert notes.find_notes(text) == []
     found = re.search(r'<figure id="figure-loop_orders">.*?</figure>', text, re.DOTALL)
     assert found and "Rates of the loop orders" in found[0]
@@ -386,6 +387,6 @@ def test_a_study_of_few_tasks(tmp_path):
     """A config without some of the tasks has a report that says so."""
     study = synthetic.config()
     study["tasks"] = {name: study["tasks"][name] for name in ("cpu", "task2a")}
-    text = render.load([synthetic.write(tmp_path / "gpu", study=study)], tmp_path / "none").html("report")
+    text = load([synthetic.write(tmp_path / "gpu", study=study)], tmp_path / "none").html("report")
     assert notes.find_notes(text) == []
     assert "<b>Best tiles, float.</b>" in text and "<b>Every NTB.</b>" not in text

@@ -10,7 +10,8 @@ from prose import plain
 
 from tilewise import UserError
 from tilewise.evidence import load_evidence
-from tilewise.report import render, sections
+from tilewise.report import sections
+from tilewise.report.page import Page
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def test_a_section_that_is_no_text_is_named(tmp_path, kernels, content, message)
 def test_a_section_runs_no_code(tmp_path, gpu, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.md").write_text(f"It says {words}.\n")
-    made = sections.Language(render.Page(gpu).names(), tmp_path).fill("mine.md")
+    made = sections.Language(Page(gpu).names(), tmp_path).fill("mine.md")
     assert "SecurityError" in made or "UndefinedError" in made, made
     assert not (tmp_path / "made").exists()
 
@@ -86,7 +87,7 @@ def test_a_section_reads_no_file_outside_of_its_folder(tmp_path, gpu):
     (tmp_path / "secret.md").write_text("secret")
     for name in ("../secret.md", str(tmp_path / "secret.md")):
         (tmp_path / "in/mine.md").write_text(f"{{% include {name!r} %}}")
-        assert "TemplateNotFound" in sections.Language(render.Page(gpu).names(), tmp_path / "in").fill("mine.md")
+        assert "TemplateNotFound" in sections.Language(Page(gpu).names(), tmp_path / "in").fill("mine.md")
 
 
 def test_the_studys_own_sections_are_right(kernels):
@@ -107,7 +108,7 @@ def test_a_section_is_changed_in_one_file(tmp_path, gpu, monkeypatch):
     old = "which block of 1024 threads is fastest"
     path.write_text(path.read_text().replace(old, "what is left to choose is the block"))
     monkeypatch.setattr(sections.Language.__init__, "__defaults__", (None, folder))
-    assert "what is left to choose is the block" in render.Page(gpu).section("01-threads.md")
+    assert "what is left to choose is the block" in Page(gpu).section("01-threads.md")
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,12 @@ from tilewise import RECORDED, UserError
 from tilewise.evidence import load_evidence
 from tilewise.explain.number_format import rounded
 from tilewise.report import articles, notes, render, sections
+from tilewise.report.page import Page
 
 
 @pytest.fixture(scope="module")
 def pages():
-    return {name: render.Page(load_evidence([RECORDED / name])) for name in articles.runs()}
+    return {name: Page(load_evidence([RECORDED / name])) for name in articles.runs()}
 
 
 @pytest.fixture(scope="module")

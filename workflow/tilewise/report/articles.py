@@ -29,7 +29,7 @@ def runs(article: Path = STORY) -> list[str]:
 
 
 def fill(pages: Mapping[str, Any], article: Path) -> dict[str, Any]:
-    """The numbers of an article by name, from a `render.Page` of each of `runs`.
+    """The numbers of an article by name, from a `page.Page` of each of `runs`.
 
     Raises UserError if a number is not in the record, or if a condition of `holds` is false.
     """

@@ -27,7 +27,7 @@ from tilewise.study.kernel import Kernel
 FOLDER = ROOT / "report" / "sections"
 #: The pages: name -> title. The first is made of the sections, the others are articles.
 PAGES = {"report": "This run", "story": "The story", "assignment": "The assignment"}
-#: What sections and articles may call: the methods of this name of `render.Page`.
+#: What sections and articles may call: the methods of this name of `page.Page`.
 NAMES = (
     "beside box claims configs facts figure filling five_numbers further_figures further_tables further_tasks".split()
 )
