@@ -16,7 +16,7 @@ from tilewise.study.kernel import Kernel
 from tilewise.study.status import Status
 
 #: What `evidence.time_range` needs.
-RANGE = ["runs", "run_low_ms", "run_high_ms", "time_q1_ms", "time_q3_ms"]
+RANGE = ["runs", "turns", "run_low_ms", "run_high_ms", "time_q1_ms", "time_q3_ms"]
 CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best choice is chosen for
 #: A row whose runs lie further from its time than this, in %, is never chosen as the best.
 UNSETTLED = 25.0
@@ -24,6 +24,8 @@ UNSETTLED = 25.0
 LOWERED = 0.97
 #: Long runs lower the clock of a power-limited kernel, so runs whose durations differ more than this do not compare.
 MOST_APART = 3.0
+#: What decides which of several rows is the best; of all columns, a selection would take several times as long.
+_DECIDING = [*CASE, "time_ms", "samples", "relative_error", *RANGE]
 #: A choice trades accuracy for speed if its error is this many times that of the kernel's most accurate choice.
 COARSE = 4.0
 
@@ -109,11 +111,12 @@ def range_percent(rows: pd.DataFrame) -> pd.Series:
 
 def fastest_first(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows that ran, the fastest first; those that are UNSETTLED or COARSE come behind all others."""
-    ran = rows[(rows["status"] == Status.OK) & rows["time_ms"].notna()]
+    deciding = [name for name in _DECIDING if name in rows]
+    ran = rows.loc[(rows["status"] == Status.OK) & rows["time_ms"].notna(), deciding]
     least = ran.groupby(CASE, dropna=False)["relative_error"].transform("min")
     worse = (range_percent(ran) > UNSETTLED) | (ran["relative_error"] > COARSE * least)
     order = pd.DataFrame({"worse": worse, "time_ms": ran["time_ms"]}).sort_values(["worse", "time_ms"], kind="stable")
-    return ran.loc[order.index]
+    return rows.loc[order.index]
 
 
 def short_card(uuid: str) -> str:
@@ -128,22 +131,27 @@ def best(rows: pd.DataFrame) -> pd.DataFrame:
     the two do not overlap, so the difference exceeds the spread, and at_end: the parameters whose value is the first or
     the last of those that ran, so that the best may lie beyond. If nothing ran, the first row is taken.
     """
-    rows = rows.assign(case=rows.groupby(CASE, sort=False, dropna=False).ngroup())
-    chosen = ["case", *columns.choice(columns.parameters_of(rows))]
-    asked = rows.drop_duplicates(chosen)  # two tasks may have asked for the same point
-    ran = fastest_first(rows).drop_duplicates(chosen)
-    table = pd.concat([ran, asked]).drop_duplicates("case").sort_values("case")
-    second = ran[ran.groupby("case").cumcount() == 1].set_index("case").reindex(table["case"]).set_index(table.index)
-    ran_of, asked_of = (table["case"].map(some["case"].value_counts()).fillna(0).astype(int) for some in (ran, asked))
+    rows = rows.reset_index(drop=True)
+    case = rows.groupby(CASE, sort=False, dropna=False).ngroup()
+    parameters = columns.parameters_of(rows)
+    chosen = rows[columns.choice(parameters)].assign(case=case)
+    asked = chosen.drop_duplicates().index  # two tasks may have asked for the same point
+    ran = chosen.loc[fastest_first(rows).index].drop_duplicates().index
+    first = pd.concat([case.loc[ran], case.loc[asked]]).drop_duplicates().sort_values()
+    table = rows.loc[first.index]
+    needed = ["kernel", "choice", "time_ms", *RANGE]
+    second = rows.loc[ran, needed].assign(case=case)
+    second = second[second.groupby("case").cumcount() == 1].set_index("case").reindex(first).set_index(table.index)
+    ran_of, asked_of = (first.map(case.loc[some].value_counts()).fillna(0).astype(int) for some in (ran, asked))
     (_, slowest), (fastest, _) = time_range(table), time_range(second)
-    table = table.assign(
+    found = table.assign(
         points_ran=ran_of.astype(str) + " of " + asked_of.astype(str),
         runner_up=second["choice"].fillna("").astype("str"),
         gap_percent=100 * (second["time_ms"] / table["time_ms"] - 1),
         decided=(slowest < fastest).astype("boolean").where(second["kernel"].notna()),
-        at_end=at_end(ran, table),
+        at_end=at_end(rows.loc[ran, ["block_x", *parameters]].assign(case=case), table.assign(case=first)),
     )
-    return table.drop(columns="case").reset_index(drop=True)
+    return found.reset_index(drop=True)
 
 
 def at_end(ran: pd.DataFrame, best: pd.DataFrame) -> pd.Series:
