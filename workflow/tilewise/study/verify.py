@@ -325,6 +325,7 @@ def product_of_lines(lines: Any, matrix: Any, dtype: str) -> tuple[np.ndarray, n
     """
     xp, wide = module(matrix), PRECISIONS[dtype].wide
     product, magnitude = np.empty((2, len(lines), matrix.shape[1]))
+    lines = wide(xp, lines).astype(xp.float64)
     width = min(matrix.shape[1], PIECE_WIDTH)
     step = max(1, PIECE // width)
     for left in range(0, matrix.shape[1], width):
@@ -332,7 +333,7 @@ def product_of_lines(lines: Any, matrix: Any, dtype: str) -> tuple[np.ndarray, n
         sums = xp.zeros((2, len(lines), matrix[:1, columns].size))
         for start in range(0, len(matrix), step):
             terms = slice(start, start + step)
-            some, part = (wide(xp, piece).astype(xp.float64) for piece in (lines[:, terms], matrix[terms, columns]))
+            some, part = lines[:, terms], wide(xp, matrix[terms, columns]).astype(xp.float64)
             sums[0] += some @ part
             sums[1] += xp.absolute(some) @ xp.absolute(part)
         product[:, columns], magnitude[:, columns] = fetched(sums)

@@ -26,7 +26,7 @@ LOG = logging.getLogger(__name__)
 #: The share of the budget that is planned with: the rate falls with n (H200: by 2% from n = 32768 to 54328).
 PLANNED = 0.95
 #: Bytes that a GPU's generator of random numbers, or the check of rows, takes in addition to the matrices.
-SPARE = 3 * 2**26
+SPARE = 2**28
 
 
 def theoretical_n(memory_bytes: int, dtype: str) -> int:
