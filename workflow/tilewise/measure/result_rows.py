@@ -10,7 +10,7 @@ from tilewise import UserError
 from tilewise.study.jobs import Job, Row
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Status
-from tilewise.study.verify import Check
+from tilewise.study.verify import Check, fetched
 
 #: CUDA's words for an access that a kernel must not make. The last stand for other failures, too.
 _OF_ACCESSES = ("illegal memory access", "misaligned address", "unspecified launch failure")
@@ -33,8 +33,7 @@ def shares(kernel: Kernel, workspaces: Mapping[str, Any]) -> str:
     if not kernel.shares:
         return ""
     space = workspaces[kernel.shares["workspace"]]
-    held = space if isinstance(space, np.ndarray) else space.get()
-    counts = held.view(np.uint64)[: len(kernel.shares["of"])]
+    counts = fetched(space).view(np.uint64)[: len(kernel.shares["of"])]
     percent = 100 * counts / max(1, int(counts.sum()))
     return ", ".join(f"{way}: {share:.3g} %" for share, way in zip(percent, kernel.shares["of"]) if share)
 

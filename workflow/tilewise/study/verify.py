@@ -324,20 +324,20 @@ def product_of_lines(lines: Any, matrix: Any, dtype: str) -> tuple[np.ndarray, n
     They are summed where the matrix is, PIECE of its elements at a time, because it may leave hardly any memory.
     """
     xp, wide = module(matrix), PRECISIONS[dtype].wide
-    product, magnitude = np.empty((2, len(lines), matrix.shape[1]))
+    found = np.empty((2, len(lines), matrix.shape[1]))
     lines = wide(xp, lines).astype(xp.float64)
     width = min(matrix.shape[1], PIECE_WIDTH)
     step = max(1, PIECE // width)
     for left in range(0, matrix.shape[1], width):
         columns = slice(left, left + width)
-        sums = xp.zeros((2, len(lines), matrix[:1, columns].size))
+        sums = xp.zeros(found[..., columns].shape)
         for start in range(0, len(matrix), step):
             terms = slice(start, start + step)
             some, part = lines[:, terms], wide(xp, matrix[terms, columns]).astype(xp.float64)
             sums[0] += some @ part
             sums[1] += xp.absolute(some) @ xp.absolute(part)
-        product[:, columns], magnitude[:, columns] = fetched(sums)
-    return product, magnitude
+        found[..., columns] = fetched(sums)
+    return found[0], found[1]
 
 
 def fetched(array: Any) -> np.ndarray:

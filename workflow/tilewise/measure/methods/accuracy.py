@@ -25,6 +25,7 @@ from tilewise.study.points import Point
 from tilewise.study.sources import files_of
 from tilewise.study.status import NOT_BUILT, Status
 from tilewise.study.sweeps import Reading
+from tilewise.study.verify import fetched
 
 #: The CPU loop with which products are compared too, as source a does; only up to this many multiply-adds.
 LOOP, LOOP_MULTIPLY_ADDS = "kij", 2_000_000_000
@@ -103,7 +104,7 @@ def compare(jobs: Iterable[Job], by: Multiplier, seed: int, loop: Loop = lambda 
             try:
                 A, B = accuracy.operands(by.xp, kind, *shape, seed)
                 sgemm = accuracy.errors(by.sgemm(A, B), A, B)
-                looped = loop(_on_host(A), _on_host(B))
+                looped = loop(fetched(A), fetched(B))
             except Exception as error:  # whatever it is: other shapes and kinds are compared in this process too
                 built = [job for job in same if job.row["status"] not in NOT_BUILT]
                 rows += [failed_row(job, Status.ERROR, message_of(error)) | _about(job, kind) for job in built]
@@ -124,10 +125,6 @@ def _about(job: Job, kind: str) -> Row:
     return {"operands": kind, "claimed": job.kernel.claims_accuracy(kind, job.point.p)}
 
 
-def _on_host(matrix: Any) -> np.ndarray:
-    return matrix if isinstance(matrix, np.ndarray) else matrix.get()
-
-
 def _row(job: Job, by: Multiplier, A: Any, B: Any, sgemm: accuracy.Errors, looped: np.ndarray | None) -> Row:
     if job.row["status"] in NOT_BUILT:
         C, row = None, job.row
@@ -139,6 +136,6 @@ def _row(job: Job, by: Multiplier, A: Any, B: Any, sgemm: accuracy.Errors, loope
     own = accuracy.errors(C, A, B)
     known = {"relative_error": own.relative, "worst_error": own.worst} if not math.isnan(own.relative) else {}
     if looped is not None and not own.refused:
-        known["loop_difference"] = accuracy.difference(_on_host(C), looped)
+        known["loop_difference"] = accuracy.difference(fetched(C), looped)
     message = f"{own.refused} of {C.size} elements are NaN" if own.refused else ""
     return row | {"relative_error": None} | known | {"verdict": accuracy.verdict(own, sgemm), "message": message}
