@@ -196,6 +196,31 @@ def test_a_stop_within_a_task_of_asyncio_has_no_traceback():
     assert (ended.returncode, ended.stdout, ended.stderr) == (128 + signal.SIGINT, "", "")
 
 
+IN_ANOTHER_THREAD = """
+import signal, threading
+from tilewise import stopping
+
+def receive():
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    threading.Event().wait()
+
+stopping.install_signal_handlers()
+stopping.install_signal_handlers()  # as when the run starts
+timer = threading.Timer(0.5, receive)
+timer.daemon = True
+timer.start()
+threading.Semaphore(0).acquire()
+"""
+
+
+def test_a_signal_that_another_thread_receives_wakes_the_main_thread():
+    run = subprocess.Popen([sys.executable, "-c", IN_ANOTHER_THREAD])
+    try:
+        assert run.wait(10) == 128 + signal.SIGTERM
+    finally:
+        run.kill()
+
+
 def test_a_second_run_is_refused_in_words_and_a_killed_one_takes_its_scripts_along(clone, tracing):
     run = tracing()
     os.killpg(run.pid, signal.SIGSTOP)  # on a busy machine its trace may be shorter than the second one's start

@@ -131,7 +131,7 @@ mine:
   source: mine.cu
   dtypes: [float, bfloat16]
   parameters: [width]
-  capability: "9.0"
+  needs: [tma, clusters]
   workspaces: {turned: {shape: [m, p], dtype: dtype}}
   launches:
     - {function: turn, template: [dtype], block: [32, 8], grid: ["ceil_div(m, 32)", "ceil_div(p, 8)"],

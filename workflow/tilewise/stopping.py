@@ -1,11 +1,13 @@
 """Ctrl-C, SIGTERM and SIGHUP end a run of Snakemake alike: its jobs end at once; the same command continues it."""
 
 import contextlib
+import functools
 import logging
 import os
 import signal
 import sys
 import threading
+import time
 from typing import Any
 
 import psutil
@@ -13,6 +15,8 @@ from snakemake.shell import shell
 
 #: Seconds in which a run ends after a signal, enough for Slurm to cancel its jobs.
 END_S = 15
+#: Seconds between two tries to wake the main thread.
+WAKE_S = 0.1
 #: The signals that asked this process to stop.
 _received: list[int] = []
 
@@ -33,6 +37,29 @@ def install_signal_handlers() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup and a shell's background jobs ignore some
             signal.signal(number, _stop)
+    _watch_signals()
+
+
+@functools.cache
+def _watch_signals() -> None:
+    """Wake the main thread if another one received a signal.
+
+    Python handles signals in the main thread, which waits for a lock while jobs run. The system may interrupt another
+    thread instead, as it does in a twentieth of the cases if that starts a process, and the main thread would sleep on.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGURG, lambda number, frame: None)  # it interrupts a wait and does nothing else
+    threading.Thread(target=_wake_main_thread, args=(reader,), daemon=True).start()
+
+
+def _wake_main_thread(reader: int) -> None:
+    stops = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    while number := os.read(reader, 1):
+        while number[0] in stops and not _received:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGURG)
+            time.sleep(WAKE_S)
 
 
 def _stop(number: int, frame: Any) -> None:
