@@ -17,6 +17,7 @@
 //           ceil(m / TILE_M)), dynamic shared memory STAGES * (TILE_N + TILE_M) * TILE_K * 4 + 1024 + 16 * STAGES.
 #include "barriers.cuh"
 #include "batch_copy.cuh"
+#include "launches.cuh"
 #include "padded_operands.cuh"
 #include "ring.cuh"
 #include "ring_product.cuh"
@@ -49,6 +50,7 @@ batched_ring(const float* A, const __grid_constant__ TensorMap B, float* C, int 
     const int steps = ceil_div(p, TILE_K);
     if (threadIdx.x == 0) ring.make(Copy::THREADS, Product::THREADS);
     __syncthreads();  // the barriers exist
+    wait_for_earlier_launches();
 
     if (threadIdx.x >= Product::THREADS) {
         give_registers<56>();

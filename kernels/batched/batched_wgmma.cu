@@ -16,6 +16,7 @@
 //           1024 + STAGES * (16384 + 128 * TILE_M + 16) + 32768.
 #include "barriers.cuh"
 #include "batch_copy.cuh"
+#include "launches.cuh"
 #include "mma.cuh"
 #include "padded_operands.cuh"
 #include "ring.cuh"
@@ -79,6 +80,7 @@ batched_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant__ T
         publish_barriers();
     }
     __syncthreads();
+    wait_for_earlier_launches();
 
     Place<STAGES> place;
     if (threadIdx.x < 128) {

@@ -2,6 +2,7 @@
 // share. The head of dmma_ring.cu explains it.
 #pragma once
 #include "barriers.cuh"
+#include "launches.cuh"
 #include "mma.cuh"
 #include "padded_operands.cuh"
 #include "ring.cuh"
@@ -42,6 +43,7 @@ __device__ __forceinline__ void multiply_doubles(const TensorMap& A, const Tenso
     Ring<STAGES, A_BYTES + B_BYTES> ring(shared_memory);
     if (threadIdx.x == 0) ring.make(1, THREADS);
     __syncthreads();  // the barriers exist
+    wait_for_earlier_launches();
 
     if (threadIdx.x >= THREADS) {
         give_registers<24>();

@@ -13,6 +13,7 @@
 #pragma once
 #include "barriers.cuh"
 #include "cluster.cuh"
+#include "launches.cuh"
 #include "ring.cuh"
 #include "shared_memory.cuh"
 #include "tensor_copy.cuh"
@@ -74,6 +75,7 @@ __device__ __forceinline__ void multiply_bytes(const TensorMap& map_a, const Ten
     }
     if constexpr (CLUSTER == 1) __syncthreads();
     else cluster_sync();
+    wait_for_earlier_launches();
 
     Place<STAGES> place;
     if (threadIdx.x < 128) {

@@ -1,11 +1,13 @@
 // Copies of operands with a pitch that TMA takes: a multiple of 16 bytes.
 #pragma once
+#include "launches.cuh"
 #include "tile_order.cuh"
 
 /// out (rows x pitch) = in (rows x cols), zeros beyond column `cols`. Launch: block (256); any grid along x.
 template <typename T>
 __global__ void pad(const T* in, T* out, int rows, int cols, int pitch)
 {
+    wait_for_earlier_launches();
     for (int row = blockIdx.x; row < rows; row += gridDim.x)
         for (int col = threadIdx.x; col < pitch; col += blockDim.x)
             out[static_cast<long long>(row) * pitch + col] =
@@ -19,6 +21,7 @@ template <typename T>
 __global__ void __launch_bounds__(256)
 pad_operands(const T* A, const T* B, T* a_padded, T* b_padded, int n, int p, int m)
 {
+    wait_for_earlier_launches();
     const bool is_a = blockIdx.z == 0;
     const auto source = reinterpret_cast<const unsigned short*>(is_a ? A : B);
     const auto target = reinterpret_cast<unsigned short*>(is_a ? a_padded : b_padded);

@@ -31,6 +31,7 @@
 #pragma once
 #include "barriers.cuh"
 #include "cluster.cuh"
+#include "launches.cuh"
 #include "ring.cuh"
 #include "shared_memory.cuh"
 #include "tensor_copy.cuh"
@@ -143,6 +144,7 @@ __device__ __forceinline__ void multiply_parts(const TensorMap& a_parts, const T
     }
     if constexpr (CLUSTER == 1) __syncthreads();
     else cluster_sync();
+    wait_for_earlier_launches();
 
     const int blocks_k = ceil_div(p, PROMOTION);
     const int tile_rows = ceil_div(n, 128 * CLUSTER);

@@ -1,5 +1,6 @@
 // Which steps of which tiles a block computes, so that all blocks end together.
 #pragma once
+#include "launches.cuh"
 #include "tile_order.cuh"
 #include "vectors.cuh"
 
@@ -85,6 +86,7 @@ struct Note {
 template <typename T, int TILE_N, int TILE_M, int TILE_K, int BAND, bool ALIGNED_C>
 __global__ void __launch_bounds__(256) add_shares(T* C, const T* shares, int n, int p, int m, int blocks)
 {
+    wait_for_earlier_launches();
     constexpr int WIDTH = Vector<T>::size, VECTORS = 8 / WIDTH;  // elements of a vector; vectors per thread
     constexpr int SLICES = TILE_N * TILE_M / (8 * 256);          // blocks per tile
     static_assert(8 * 256 * SLICES == TILE_N * TILE_M, "every thread adds equally many");

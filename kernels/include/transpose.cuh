@@ -1,10 +1,12 @@
 // A transposed copy of an array.
 #pragma once
+#include "launches.cuh"
 
 /// out (cols x pitch) = in (rows x cols) transposed; what lies beyond column `rows` of out is not written.
 /// Launch: block (32, 8); grid (ceil(rows / 64), ceil(cols / 32)).
 __global__ void transpose(const float* in, float* out, int rows, int cols, int pitch)
 {
+    wait_for_earlier_launches();
     __shared__ float tile[32][65];  // the odd pitch spreads a column over all banks
     const int first_row = blockIdx.x * 64, first_col = blockIdx.y * 32;
     #pragma unroll

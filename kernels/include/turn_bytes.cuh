@@ -1,6 +1,7 @@
 // Arrays of bytes as wgmma and TMA take them: along k, with rows of a multiple of 16 bytes. It includes nothing, because
 // the study's call of cuBLAS compiles it alone.
 #pragma once
+#include "launches.cuh"
 
 /// out (cols x pitch) = in (rows x cols) transposed, zeros from column `rows` of out on; pitch is a multiple of 16.
 ///
@@ -12,6 +13,7 @@
 __global__ void __launch_bounds__(256)
 turn_bytes(const signed char* in, signed char* out, int rows, int cols, int pitch)
 {
+    wait_for_earlier_launches();
     __shared__ unsigned tile[128 * 32];
     const int first_row = blockIdx.x * 128, first_col = blockIdx.y * 128;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -57,6 +59,7 @@ turn_bytes(const signed char* in, signed char* out, int rows, int cols, int pitc
 /// Launch: block 256; grid (ceil(pitch / 4096), rows).
 __global__ void __launch_bounds__(256) pad_bytes(const signed char* in, signed char* out, int cols, int pitch)
 {
+    wait_for_earlier_launches();
     const int col = (blockIdx.x * 256 + threadIdx.x) * 16;
     if (col >= pitch) return;
     const signed char* const from = in + static_cast<long long>(blockIdx.y) * cols;

@@ -25,6 +25,7 @@
 //         dynamic shared memory 1024 + STAGES * (16384 + 128 * TILE_M + 16) + 32768.
 #include "barriers.cuh"
 #include "cluster.cuh"
+#include "launches.cuh"
 #include "mma.cuh"
 #include "padded_operands.cuh"
 #include "ring.cuh"
@@ -81,6 +82,7 @@ clusters(const __grid_constant__ TensorMap map_a, const __grid_constant__ Tensor
     }
     if constexpr (CLUSTER == 1) __syncthreads();
     else cluster_sync();
+    wait_for_earlier_launches();
 
     Place<STAGES> place;
     if (threadIdx.x < 128) {

@@ -32,6 +32,7 @@
 //           dmma_tiles.cuh, grid of at most one block per multiprocessor. Only exact if p <= 256.
 #include "dmma_tiles.cuh"
 #include "double_parts.cuh"
+#include "launches.cuh"
 #include "padded_operands.cuh"
 
 namespace {
@@ -98,6 +99,7 @@ template <int TILE_M, int CLUSTER>
 __global__ void __launch_bounds__(256)
 double_always_sizes(const double* A, const double* B, Size* a_sizes, Size* b_sizes, int* doubtful, int n, int p, int m)
 {
+    wait_for_earlier_launches();
     if (blockIdx.x == 0 && blockIdx.y == 0)
         for (int i = threadIdx.x; i < Doubtful<TILE_M, CLUSTER>(n, m).words(); i += 256) doubtful[i] = 0;
     measure_lines(A, B, a_sizes, b_sizes, n, p, m);
@@ -110,6 +112,7 @@ __global__ void __launch_bounds__(64)
 double_always_exponents(const Size* a_sizes, const Size* b_sizes, int* exponents, Line* lines, int* doubtful, unsigned* plans,
                          unsigned long long* shares, int n, int p, int m)
 {
+    wait_for_earlier_launches();
     const Doubtful<TILE_M, CLUSTER> doubts(n, m);
     const int line = blockIdx.x * 64 + threadIdx.x;
     if (line == 0) {
@@ -142,6 +145,7 @@ double_always_split(const double* A, const double* B, const int* exponents, cons
                     signed char* a_residues, signed char* b_residues, signed char* a_bytes, signed char* b_bytes, int n,
                     int p, int m)
 {
+    wait_for_earlier_launches();
     if (Doubtful<TILE_M, CLUSTER>(n, m).all_in_double(doubtful)) return;
     __shared__ Elements elements;
     const Part part = read_part(elements, A, B, n, p, m);
@@ -180,6 +184,7 @@ __global__ void __launch_bounds__(384, 1)
 double_always_check(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                     const Line* lines, const int* doubtful, unsigned* plans, int n, int p, int m)
 {
+    wait_for_earlier_launches();
     if (const Doubtful<TILE_M, CLUSTER> doubts(n, m); doubts.all_in_double(doubtful)) {
         for (int tile = blockIdx.x * 384 + threadIdx.x; tile < doubts.rows * doubts.columns; tile += gridDim.x * 384)
             plans[tile] = 1;
@@ -227,6 +232,7 @@ template <int TILE_M, int CLUSTER>
 __global__ void __launch_bounds__(256)
 double_always_join(const signed char* c_residues, const int* exponents, const unsigned* plans, double* C, int n, int m)
 {
+    wait_for_earlier_launches();
     const Plan<TILE_M, CLUSTER> plan(plans, m);
     join_rows<MODULI>(c_residues, C, n, m, [&](int line) { return exponents[line]; },
                       [&](int row, int column) { return plan.by_bytes(row / (128 * CLUSTER), column / TILE_M); });
@@ -275,6 +281,7 @@ __global__ void __launch_bounds__(384, 1)
 double_always_exact(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap B, const unsigned* plans,
                     unsigned long long* shares, double* C, int n, int p, int m, int all)
 {
+    wait_for_earlier_launches();
     constexpr int STAGES = 6;
     using Tiles = ExactTiles<TILE_M, CLUSTER>;
     if (all && blockIdx.x == 0 && threadIdx.x == 0) shares[0] = 0, shares[1] = static_cast<unsigned long long>(n) * m;

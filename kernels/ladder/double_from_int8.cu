@@ -42,12 +42,14 @@
 // A is n x p, B is p x m, C is n x m, all row-major. In workspaces rows of bytes have a multiple of 16.
 // Launch: product: see int8_product.cuh. The others: block 256 or 64, grids as in the registry.
 #include "double_parts.cuh"
+#include "launches.cuh"
 
 /// Sizes of 256 of k of 32 rows of A or columns of B: sizes[chunk][line].
 /// Launch: block 256; grid (ceil(p / 256), ceil(n / 32) + ceil(m / 32)).
 __global__ void __launch_bounds__(256)
 double_from_int8_sizes(const double* A, const double* B, Size* a_sizes, Size* b_sizes, int n, int p, int m)
 {
+    wait_for_earlier_launches();
     measure_lines(A, B, a_sizes, b_sizes, n, p, m);
 }
 
@@ -58,6 +60,7 @@ template <int MODULI>
 __global__ void __launch_bounds__(64)
 double_from_int8_exponents(const Size* a_sizes, const Size* b_sizes, int* exponents, Count* counts, int n, int p, int m)
 {
+    wait_for_earlier_launches();
     const int line = blockIdx.x * 64 + threadIdx.x;
     if (line >= n + m) return;
     const LineSize size = line < n ? line_size(a_sizes + line, n, p) : line_size(b_sizes + (line - n), m, p);
@@ -75,6 +78,7 @@ __global__ void __launch_bounds__(256)
 double_from_int8_split(const double* A, const double* B, const int* exponents, Count* counts, signed char* a_residues,
                        signed char* b_residues, int n, int p, int m)
 {
+    wait_for_earlier_launches();
     __shared__ Elements elements;
     const Part part = read_part(elements, A, B, n, p, m);
     signed char* const residues = part.of_a ? a_residues : b_residues;
@@ -124,6 +128,7 @@ template <int MODULI>
 __global__ void __launch_bounds__(256)
 double_from_int8_join(const signed char* c_residues, const int* exponents, const Count* counts, double* C, int n, int m)
 {
+    wait_for_earlier_launches();
     const auto exponent = [&](int line) { return is_out_of_range(counts[line]) ? REFUSED : exponents[line]; };
     join_rows<MODULI>(c_residues, C, n, m, exponent, AllTiles());
 }

@@ -27,6 +27,7 @@
 //         all tiles of C need, a block each. product: as float_from_half, CLUSTER 1. exact: block 384; grid
 //         (ceil(m / EXACT_M), ceil(n / 128)), as transposing_ring. Only exact if p <= 32.
 #include "async_copy.cuh"
+#include "launches.cuh"
 #include "parts_by_block.cuh"
 #include "ring_product.cuh"
 #include "split_by_need.cuh"
@@ -39,6 +40,7 @@ float_always_split(const float* A, const float* B, unsigned short* a_halves, uns
                    unsigned short* a_wide, unsigned short* b_wide, float* a_scales, float* b_scales, unsigned* a_known,
                    unsigned* b_known, unsigned long long* shares, int n, int p, int m)
 {
+    wait_for_earlier_launches();
     __shared__ uint4 largest_of[8][32];
     __shared__ unsigned large_of[8][32];
     __shared__ unsigned exponent_of_group, known_of_group;
@@ -166,6 +168,7 @@ __global__ void __launch_bounds__(256)
 float_always_decide(const float* A, const float* B, unsigned short* a_wide, unsigned short* b_wide,
                     const unsigned* a_known, const unsigned* b_known, unsigned* plans, int n, int p, int m)
 {
+    wait_for_earlier_launches();
     const int groups_a = ceil_div(n, SPLIT_COUNT), groups_b = ceil_div(m, GROUP);
     const int blocks_k = gridDim.x, splits = groups_a + ceil_div(m, SPLIT_COUNT);
     if (blockIdx.y < splits) {
@@ -248,6 +251,7 @@ float_always(const __grid_constant__ TensorMap a_halves, const __grid_constant__
         publish_barriers();
     }
     __syncthreads();
+    wait_for_earlier_launches();
 
     const int blocks_k = ceil_div(p, PROMOTION);
     const int tile_rows = ceil_div(n, 128), tile_columns = ceil_div(m, TILE_M);
@@ -388,6 +392,7 @@ __global__ void __launch_bounds__(384, 1)
 float_always_exact(const float* A, const float* B, const __grid_constant__ TensorMap b_map, float* C,
                    const unsigned* plans, unsigned long long* shares, int n, int p, int m, int all)
 {
+    wait_for_earlier_launches();
     constexpr int TILE_N = 128, TILE_K = 16;
     using Product = RingProduct<TILE_N, EXACT_M, TILE_K, 7>;
     using Copy = TransposedCopy<TILE_N, TILE_K, ALIGNED_A>;

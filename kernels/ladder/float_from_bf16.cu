@@ -21,6 +21,7 @@
 // Launch: split: block 256; grid (ceil(p / 64), ceil(n / 128) + ceil(m / 128)).
 //         product: block 384; clusters of CLUSTER; a grid of at most one block per multiprocessor walks all tiles;
 //         dynamic shared memory as PartsLayout says, and 1024 + 16 * STAGES for alignment and barriers.
+#include "launches.cuh"
 #include "parts.cuh"
 #include "short_numbers.cuh"
 #include "tensor_copy.cuh"
@@ -61,6 +62,7 @@ __device__ __forceinline__ void write_parts(float4 value, unsigned short* to, lo
 __global__ void __launch_bounds__(256) float_from_bf16_split(const float* A, const float* B, unsigned short* a_parts,
                                                              unsigned short* b_parts, int n, int p, int m)
 {
+    wait_for_earlier_launches();
     constexpr int ROUNDS = 8;
     const int k_block = blockIdx.x;
     const int warp = threadIdx.x / 32;

@@ -31,6 +31,7 @@
 // Launch: split: block 256; grid (ceil(p / 64), ceil(n / 128) + ceil(m / 128)).
 //         product: block 384; clusters of CLUSTER; a grid of at most one block per multiprocessor walks all tiles;
 //         dynamic shared memory as PartsLayout says, and 1024 + 16 * STAGES for alignment and barriers.
+#include "launches.cuh"
 #include "parts.cuh"
 #include "short_numbers.cuh"
 #include "tensor_copy.cuh"
@@ -86,6 +87,7 @@ __global__ void __launch_bounds__(256) float_from_half_split(const float* A, con
                                                              unsigned short* b_parts, float* a_scales, float* b_scales,
                                                              int n, int p, int m)
 {
+    wait_for_earlier_launches();
     __shared__ uint4 largest_of[8][SPLIT_COUNT / 4];
     __shared__ int tiny_of[SPLIT_COUNT], nonzero_of[SPLIT_COUNT];
     constexpr int ROUNDS = 8;

@@ -30,6 +30,7 @@
 //           STAGES * (TILE_N + TILE_M) * TILE_K * 4 + 1024 + 16 * STAGES; add_shares: block (256), grid
 //           (TILE_N * TILE_M / 2048 * (tiles % multiprocessors)), at least 1.
 #include "barriers.cuh"
+#include "launches.cuh"
 #include "padded_operands.cuh"
 #include "ring.cuh"
 #include "ring_product.cuh"
@@ -66,6 +67,7 @@ stream_k(const float* A, const __grid_constant__ TensorMap A_transposed, const _
     Ring<STAGES, Product::A_BYTES + Product::B_BYTES> ring(shared_memory);
     if (threadIdx.x == 0) ring.make(BEFOREHAND ? 1 : Copy::THREADS, Product::THREADS);
     __syncthreads();  // the barriers exist
+    wait_for_earlier_launches();
 
     if (threadIdx.x >= Product::THREADS) {
         give_registers<72>();

@@ -21,6 +21,7 @@
 //         product: block 384; a grid of at most one block per multiprocessor walks all tiles;
 //         dynamic shared memory 1024 + STAGES * (PARTS * 128 * (128 + TILE_M) + 16), PARTS = 1 or 2.
 #include "barriers.cuh"
+#include "launches.cuh"
 #include "ring.cuh"
 #include "shared_memory.cuh"
 #include "short_numbers.cuh"
@@ -37,6 +38,7 @@ template <int PARTS>
 __global__ void __launch_bounds__(256)
 three_tf32_split(const float* A, const float* B, float* a_parts, float* b_parts, int n, int p, int m)
 {
+    wait_for_earlier_launches();
     __shared__ float turned[TF32_K][33];
     const int blocks_a = ceil_div(n, 32);
     const int lane = threadIdx.x;
@@ -108,6 +110,7 @@ three_tf32(const __grid_constant__ TensorMap a_parts, const __grid_constant__ Te
         publish_barriers();
     }
     __syncthreads();
+    wait_for_earlier_launches();
 
     Place<STAGES> place;
     if (threadIdx.x < 128) {

@@ -24,6 +24,7 @@
 //           tma_ring: block (384), grid (ceil(m / TILE_M), ceil(n / TILE_N)),
 //           dynamic shared memory STAGES * (TILE_N + TILE_M) * TILE_K * 4 + 1024 + 16 * STAGES.
 #include "barriers.cuh"
+#include "launches.cuh"
 #include "padded_operands.cuh"
 #include "ring.cuh"
 #include "ring_product.cuh"
@@ -51,6 +52,7 @@ tma_ring(const __grid_constant__ TensorMap A_transposed, const __grid_constant__
     const int steps = (p + TILE_K - 1) / TILE_K;
     if (threadIdx.x == 0) ring.make(1, Product::THREADS);
     __syncthreads();  // the barriers exist
+    wait_for_earlier_launches();
 
     if (threadIdx.x >= Product::THREADS) {
         give_registers<40>();

@@ -19,6 +19,7 @@
 // Launches: pad, only if m % 4 != 0: block (256); transposing_ring: block (384), grid (ceil(m / TILE_M),
 //           ceil(n / TILE_N)), dynamic shared memory STAGES * (TILE_N + TILE_M) * TILE_K * 4 + 1024 + 16 * STAGES.
 #include "barriers.cuh"
+#include "launches.cuh"
 #include "padded_operands.cuh"
 #include "ring.cuh"
 #include "ring_product.cuh"
@@ -47,6 +48,7 @@ transposing_ring(const float* A, const __grid_constant__ TensorMap B, float* C, 
     const int steps = (p + TILE_K - 1) / TILE_K;
     if (threadIdx.x == 0) ring.make(Copy::THREADS, Product::THREADS);
     __syncthreads();  // the barriers exist
+    wait_for_earlier_launches();
 
     if (threadIdx.x >= Product::THREADS) {
         give_registers<56>();

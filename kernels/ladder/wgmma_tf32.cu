@@ -26,6 +26,7 @@
 // Launches: pad, twice, only if p % 4 + m % 4 > 0: block (256); wgmma_tf32: block (384), a grid of at most one block
 //           per multiprocessor walks all tiles; dynamic shared memory 1024 + STAGES * (128 * (TILE_N + 128) + 16).
 #include "barriers.cuh"
+#include "launches.cuh"
 #include "padded_operands.cuh"
 #include "ring.cuh"
 #include "shared_memory.cuh"
@@ -49,6 +50,7 @@ wgmma_tf32(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMa
     const int tile_rows = ceil_div(n, TILE_N), tile_columns = ceil_div(m, TILE_M);
     if (threadIdx.x == 0) ring.make(1, 256);
     __syncthreads();  // the barriers exist
+    wait_for_earlier_launches();
 
     if (threadIdx.x < 128) {
         give_registers<40>();

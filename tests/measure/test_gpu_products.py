@@ -13,9 +13,10 @@ from tilewise.measure import accuracy, grading
 from tilewise.measure import task as measure
 from tilewise.measure.backends import Setting, open_backend
 from tilewise.measure.methods import METHODS
-from tilewise.study import columns
+from tilewise.study import columns, verify
 from tilewise.study.accuracy import WIDE
 from tilewise.study.points import Point, point
+from tilewise.study.precision import result_of
 from tilewise.study.sweeps import Reading, Target, expand
 
 pytestmark = pytest.mark.gpu
@@ -84,6 +85,46 @@ def test_every_rung_is_right_on_ragged_shapes_as_it_is_tuned(work, config, kerne
     assert len(rows) == len(points)
     wrong = rows[rows.status != "ok"]
     assert wrong.empty, wrong[["kernel", "dtype", "n", "p", "m", "status", "message"]].to_string()
+
+
+def test_overlapping_launches_read_what_earlier_ones_wrote(gpu, config, kernels, tmp_path, built_for_gpu):
+    """Operands are copied, multiplied and the results copied without a pause; each is that of launches one by one."""
+    import cupy
+
+    sweeps = [task for task, entry in config["tasks"].items() if entry.get("method", "sweep") == "sweep"]
+    tuned = {at.kernel: at for task in sweeps for at in expand(config, kernels, task) if kernels[at.kernel].dependent}
+    assert {*tuned} == {name for name, kernel in kernels.items() if kernel.dependent and not kernel.batched}
+    shapes = [(512, 384, 640), (517, 401, 391)]
+    points = [dataclasses.replace(at, task="t", n=n, p=p, m=m) for at in tuned.values() for n, p, m in shapes]
+    pause = cupy.empty(1 << 30, np.uint8)
+    for job in work_of(points, kernels, gpu, config, tmp_path, built_for_gpu(points, kernels, gpu)).jobs():
+        at, order = job.point, np.random.default_rng().integers(2, size=30)
+        sets = [verify.operands(cupy, at.dtype, at.n, at.p, at.m, seed) for seed in range(2)]
+        launches = tuple(dataclasses.replace(launch, dependent=False) for launch in job.launches)
+        expected = results_of(dataclasses.replace(job, launches=launches), sets, range(2))
+        pause.fill(0)  # meanwhile all are launched
+        found = results_of(job, sets, order)
+        assert found == [expected[number] for number in order] and expected[0] != expected[1], at.label()
+
+
+def results_of(job, sets, order):
+    """The bytes of the products of those sets of operands; each is made twice."""
+    import cupy
+
+    from tilewise.measure.backends import operands
+
+    A, B = map(cupy.empty_like, sets[0])
+    C = cupy.empty((len(A), B.shape[1]), result_of(job.point.dtype).stored)
+    launch, _, spaces = operands.bound(job, A, B, C)
+    found = []
+    for number in order:
+        for matrix, values in zip((A, B), sets[number]):
+            cupy.copyto(matrix, values)
+        launch(0)
+        launch(0)
+        found.append(C.copy())
+    del spaces  # which are needed until here
+    return [each.get().tobytes() for each in found]
 
 
 #: A batch and its ragged shape; rows of 16 B and of others, tiles that end in the middle of a matrix.

@@ -54,7 +54,9 @@ class Conditions:
         entries: list[Any] = [
             [kernel.space, kernel.space_requires, kernel.requires, kernel.needs] for kernel in kernels
         ]
-        entries += [[kernel.name, kernel.reads_c, kernel.workspaces, kernel.launches] for kernel in kernels]
+        entries += [
+            [kernel.name, kernel.reads_c, kernel.dependent, kernel.workspaces, kernel.launches] for kernel in kernels
+        ]
         keys = ("seed", "shapes", "timing", "verification", "emulator")
         settings = self.study.method(task).settings(self.study.config, "gpu")
         return digest([its, entries, settings, [self.study.config[key] for key in keys]])
@@ -138,7 +140,7 @@ class Conditions:
         """The values of the entries that affect how the kernels of these points run."""
         kernels = [self.study.kernels[name] for name in sorted({point.kernel for point in points})]
         return [
-            [kernel.name, kernel.kind, kernel.library, kernel.reads_c, kernel.workspaces]
+            [kernel.name, kernel.kind, kernel.library, kernel.reads_c, kernel.dependent, kernel.workspaces]
             + [kernel.alpha, kernel.beta, kernel.initial, kernel.column_major, kernel.ld]
             + [dataclasses.replace(launch, note="") for launch in kernel.launches]
             for kernel in kernels

@@ -29,7 +29,7 @@ FEW_CHANGED = 4
 #: Products of up to so many multiply-adds are verified whole, of a batch of up to so many.
 SMALL, SMALL_BATCH = 1 << 22, 8
 #: Perturbations and their checks take at most this part of the time of a timing; the first few come in any case.
-PRICE, FIRST_FEW = 0.08, 4
+PRICE, FIRST_FEW = 0.06, 4
 #: Operands are multiples of 1 / GRID, as random floats are: more digits would not fit into a scheme's two halves.
 GRID = 2**23
 #: Further runs after the timing: these in any case, and one of each kind of change if a run is shorter than this.
@@ -281,8 +281,10 @@ class Arrays:
             # All columns cross the rows, which are all of a small product, and those of a C that is given.
             if not lines or (name == "columns" and not self.wanted.plain):
                 continue
-            product, magnitude = verify.product_of_lines(self.xp.stack([thin[line] for line in lines]), large, dtype)
-            computed = verify.fetched(self.xp.stack([out[line] for line in lines]))
+            if len(lines) < len(thin):
+                thin, out = (self.xp.stack([all_lines[line] for line in lines]) for all_lines in (thin, out))
+            product, magnitude = verify.product_of_lines(thin, large, dtype)
+            computed = verify.fetched(out)
             numbers = [matrix * n + line for line in lines]
             found = verify.check(computed, product, magnitude, dtype, p, self.wanted, np.asarray(numbers))
             if not found.ok:

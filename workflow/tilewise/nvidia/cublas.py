@@ -241,5 +241,5 @@ def _bound_bytes(
 def _turn_bytes() -> Any:
     """The kernel of turn_bytes.cuh, as CuPy launches it."""
     code = (INCLUDE / "turn_bytes.cuh").read_text(encoding="utf-8")
-    module = cupy.RawModule(code=code, options=("-std=c++17",), name_expressions=["turn_bytes"])
+    module = cupy.RawModule(code=code, options=("-std=c++17", f"-I{INCLUDE}"), name_expressions=["turn_bytes"])
     return module.get_function("turn_bytes")

@@ -200,6 +200,11 @@ def _configured(launch: Launch, function: Function) -> Any:
         attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
         attribute.value.cooperative = 1
         attributes.append(attribute)
+    if launch.dependent:
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.value.programmaticStreamSerializationAllowed = 1
+        attributes.append(attribute)
     if launch.cluster != (1, 1, 1):
         x, y, z = launch.cluster
         attribute = driver.CUlaunchAttribute()

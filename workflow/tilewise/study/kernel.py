@@ -108,6 +108,7 @@ class Kernel:
     column_major: tuple = ()
     ld: Mapping[str, Any] = field(default_factory=dict)
     reads_c: bool = False
+    dependent: bool = False
     batched: bool = False
     needs: tuple[str, ...] = ()
     emulated: bool = True
@@ -233,7 +234,7 @@ class Kernel:
         entries = self._serving(values) if self.launched else self.entries()
         instances = [self._instance(key, entry, values) for key, entry in entries]
         launches = tuple(
-            _launch(key, entry, instance, of_device, workspaces)
+            _launch(key, entry, instance, of_device, workspaces, self.dependent)
             for (key, entry), instance in zip(entries, instances)
             if self.launched
         )
@@ -379,7 +380,9 @@ class _Values:
         return x, y, z
 
 
-def _launch(key: str, entry: LaunchEntry, instance: str, at: _Values, workspaces: Mapping[str, Workspace]) -> Launch:
+def _launch(
+    key: str, entry: LaunchEntry, instance: str, at: _Values, workspaces: Mapping[str, Workspace], dependent: bool
+) -> Launch:
     cluster = at.three(f"{key}cluster", entry.cluster)
     grid = at.three(f"{key}grid", entry.grid)
     if not entry.grid:
@@ -405,6 +408,7 @@ def _launch(key: str, entry: LaunchEntry, instance: str, at: _Values, workspaces
         cluster,
         entry.note,
         entry.cooperative,
+        dependent,
     )
 
 

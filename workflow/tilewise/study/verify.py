@@ -33,7 +33,7 @@ COARSER = {
 ROUNDOFFS = {"float": 2.0**-24, "half or TF32": 2.0**-11, "bfloat16": 2.0**-8}
 BELOW, ABOVE = 0.6, 3.5
 #: Elements of a matrix that `product_of_lines` takes at a time, and the columns that they are of.
-PIECE, PIECE_WIDTH = 1 << 22, 1 << 13
+PIECE, PIECE_WIDTH = 1 << 24, 1 << 13
 #: Values of `given`: so many different ones, which every type holds exactly.
 GIVEN, GIVEN_UNIT = 251, 128
 
@@ -335,7 +335,7 @@ def product_of_lines(lines: Any, matrix: Any, dtype: str) -> tuple[np.ndarray, n
             terms = slice(start, start + step)
             some, part = lines[:, terms], wide(xp, matrix[terms, columns]).astype(xp.float64)
             sums[0] += some @ part
-            sums[1] += xp.absolute(some) @ xp.absolute(part)
+            sums[1] += xp.absolute(some) @ xp.absolute(part, out=part)  # without a third copy of the piece
         found[..., columns] = fetched(sums)
     return found[0], found[1]
 

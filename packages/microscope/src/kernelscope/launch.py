@@ -113,7 +113,7 @@ class Workspace:
 class Launch:
     """One launch: a C++ template instance, threads of a block, blocks of the grid, blocks of a cluster along (x, y, z),
     dynamic shared memory in bytes, and what the function is called with. `note` is for the row. All blocks of a
-    `cooperative` launch run at the same time."""
+    `cooperative` launch run at the same time. On a GPU, a `dependent` launch may begin while the one before it ends."""
 
     instance: str
     block: Three
@@ -123,6 +123,7 @@ class Launch:
     cluster: Three = (1, 1, 1)
     note: str = ""
     cooperative: bool = False
+    dependent: bool = False
 
     @property
     def threads(self) -> int:
