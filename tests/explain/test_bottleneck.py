@@ -60,6 +60,8 @@ def test_no_kernel_of_the_recorded_run_uses_more_than_there_is_and_the_tensor_co
     evidence = dataclasses.replace(load_evidence([folder]), kernels=registry.load())
     found = bottleneck.limits(evidence)
     assert (found["limit_percent"].dropna() <= 100).all(), found.loc[found["limit_percent"] > 100, "kernel"]
+    tied = found[found["limited_by"].str.contains(" and ")]
+    assert len(tied) and not any(row.second_limit in row.limited_by for row in tied.itertuples())
     own = found.set_index(["kernel", "dtype"])
     gpu = platform.device.gpu
     for kernel in ("wgmma", "warp_specialised", "clusters"):

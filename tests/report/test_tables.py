@@ -132,7 +132,7 @@ def test_a_block_whose_height_was_not_recorded_says_so(gpu):
 
 
 def test_table_1(gpu):
-    table = tables.task("task1a", gpu).set_index(["shape", "kernel"])
+    table = tables.winners(gpu.select_tasks("task1a").gpu, gpu).set_index(["shape", "kernel"])
     row = table.loc[("(8192, 1024, 8192)", "naive")]
     assert row["published_ms"] == 290.632660
     assert (row["published_block"], row["published_grid"]) == ("(64, 16)", "(16, 512)")
@@ -141,6 +141,12 @@ def test_table_1(gpu):
     assert row["published_speedup_over_cpu"] == pytest.approx(25230.9069 / 290.632660)
     assert row["speedup_over_cpu"] == pytest.approx(row["cpu_ms"] / row["time_ms"])
     assert len(table) == 10, "five shapes, each with cuBLAS beside it"
+
+
+@pytest.mark.parametrize("task", ["task1a", "task1b", "task2a", "task2b", "task3", "task4", "ladder_float"])
+def test_the_table_of_a_task_has_every_point(gpu, task):
+    points = gpu.select_tasks(task).gpu
+    assert len(tables.task(task, gpu)) == len(points) > 10
 
 
 def test_table_2_matches_blocks(gpu):
@@ -212,10 +218,11 @@ def test_with_a_gpu_nothing_recorded_is_shown(recorded, tmp_path):
 
 def test_several_platforms_stand_side_by_side(recorded, tmp_path):
     folders = [recorded / "nvidia-h200", synthetic.write(tmp_path / "other-gpu")]
-    table = tables.task("task1a", load_evidence(folders))
+    evidence = load_evidence(folders)
+    table = tables.winners(evidence.select_tasks("task1a").gpu, evidence)
     first = table[table["shape"] == "(1024, 1024, 1024)"]
     assert first["platform"].tolist() == ["nvidia-h200", "other-gpu"] * 2
-    assert load_evidence(folders).labels["other-gpu"] == "Invented H200 (other-gpu)", (
+    assert evidence.labels["other-gpu"] == "Invented H200 (other-gpu)", (
         "two of the same kind have different labels"
     )
 

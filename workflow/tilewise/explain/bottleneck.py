@@ -120,6 +120,6 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
     name, share = limiting_resource(used)
     if name == "tensor cores" and slowed < LOWERED:
         name = "tensor cores, whose clock was lowered"
-    others = sorted((part, other) for other, part in used.items() if not part >= share and not math.isnan(part))
+    others = sorted((part, other) for other, part in used.items() if not (part >= TIED * share or math.isnan(part)))
     second = others[-1] if others else (math.nan, "")
     return name, 100 * share, second[1], 100 * second[0]

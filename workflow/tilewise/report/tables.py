@@ -1,4 +1,4 @@
-"""The tables of the tasks, in the layouts of the sources, and those of the whole study. Only `save` writes files.
+"""The tables of the tasks and those of the whole study. Only `save` writes files.
 
 Times are in ms and are medians of isolated runs; rates are in GFLOP/s; `ratio` is the published time divided by the
 measured time.
@@ -64,7 +64,6 @@ def _beside_cpu(table, evidence):
     )
     table = table.merge(loop, how="left", on=keys).merge(source, how="left", on=keys[1:])
     return table.assign(
-        ratio_cpu=table["published_cpu_ms"] / table["cpu_ms"],
         speedup_over_cpu=table["cpu_ms"] / table["time_ms"],
         published_speedup_over_cpu=table["published_cpu_ms"] / table["published_ms"],
     )
@@ -82,7 +81,7 @@ def _beside_emulator(table, evidence):
 
 
 def sweep(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Every point, in the layout of Tables 2 and 5: beside it the time published for the same parameters.
+    """Every point, as in source a's Tables 2 and 5: beside it the time published for the same parameters.
 
     `best` marks the fastest row of each case, and at_end names those of its parameters that no other exceeds.
     """
@@ -97,7 +96,7 @@ def sweep(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 
 def winners(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """The best of each case, in the layout of Tables 1 and 4: beside it the published best and the CPU loop."""
+    """The best of each case, as in source a's Tables 1 and 4: beside it the published best and the CPU loop."""
     table = _beside_published(best(with_cards(describe(rows, evidence), evidence)), evidence, pick_best=True)
     table = _beside_cpu(beside_anchor(table, rows, evidence), evidence)
     return by_shape(_beside_emulator(table, evidence))
@@ -238,12 +237,10 @@ _OF_METHOD = {
     "calls": calls,
     "batches": by_size.batches,
 }
-#: The tasks whose table shows only the best of each case, as the source does, instead of every point.
-_WINNERS = {"task1a", "task2a", "task2b"}
 
 
 def task(name: str, evidence: Evidence) -> pd.DataFrame:
-    """The table of a task: Table 1 is task1a, 2 task1b, 3 task1c, 4 task2a, 5 task3; other tasks show every point."""
+    """The table of a task: every point of a sweep, or what its method found."""
     own, method, chosen = evidence.select_tasks(name), evidence.method(name), chosen_columns(evidence)
     if method != "sweep":
         return _OF_METHOD[method](own)
@@ -252,8 +249,7 @@ def task(name: str, evidence: Evidence) -> pd.DataFrame:
     # is right.
     timed_ones, verified_ones = (pd.MultiIndex.from_frame(part[chosen].astype(str)) for part in (timed, own.emulated))
     rows = pd.concat([timed, own.emulated[~verified_ones.isin(timed_ones)]], ignore_index=True)
-    layout = winners if name in _WINNERS else sweep
-    return layout(rows, evidence)
+    return sweep(rows, evidence)
 
 
 #: The tables of the whole study, in addition to those of its tasks: file name -> function of the evidence.
