@@ -51,11 +51,8 @@ class Conditions:
             self.study.config["tasks"][task]["sweeps"],
             [self.study.kernels[name] for name in self.study.tuned[task]],
         )
-        entries: list[Any] = [
-            [kernel.space, kernel.space_requires, kernel.requires, kernel.needs] for kernel in kernels
-        ]
-        entries += [
-            [kernel.name, kernel.reads_c, kernel.dependent, kernel.workspaces, kernel.launches] for kernel in kernels
+        entries = [
+            [kernel.space, kernel.space_requires, kernel.requires, kernel.needs, *kernel.as_run] for kernel in kernels
         ]
         keys = ("seed", "shapes", "timing", "verification", "emulator")
         settings = self.study.method(task).settings(self.study.config, "gpu")
@@ -138,13 +135,7 @@ class Conditions:
 
     def _entries(self, points: Sequence[Point]) -> list[Any]:
         """The values of the entries that affect how the kernels of these points run."""
-        kernels = [self.study.kernels[name] for name in sorted({point.kernel for point in points})]
-        return [
-            [kernel.name, kernel.kind, kernel.library, kernel.reads_c, kernel.dependent, kernel.workspaces]
-            + [kernel.alpha, kernel.beta, kernel.initial, kernel.column_major, kernel.ld]
-            + [dataclasses.replace(launch, note="") for launch in kernel.launches]
-            for kernel in kernels
-        ]
+        return [self.study.kernels[name].as_run for name in sorted({point.kernel for point in points})]
 
 
 @functools.cache

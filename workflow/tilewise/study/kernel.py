@@ -157,6 +157,13 @@ class Kernel:
         return tuple(c for name in self.parameters for c in (("block_x", "block_y") if name == "block" else (name,)))
 
     @property
+    def as_run(self) -> list[Any]:
+        """The values of its entry that affect how it runs at a point."""
+        kind = [self.name, self.kind, self.library, self.emulation, self.searched, self.dependent, self.workspaces]
+        asked = [self.reads_c, self.alpha, self.beta, self.initial, self.column_major, self.ld]
+        return [*kind, *asked, *(replace(launch, note="") for launch in self.launches)]
+
+    @property
     def wanted(self) -> Wanted:
         """The product to compute, and its declared rounding."""
         return Wanted(self.alpha, self.beta, self.initial, self.reads_c, self.accuracy.get("scheme", ""))
