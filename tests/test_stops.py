@@ -216,7 +216,7 @@ threading.Semaphore(0).acquire()
 def test_a_signal_that_another_thread_receives_wakes_the_main_thread():
     run = subprocess.Popen([sys.executable, "-c", IN_ANOTHER_THREAD])
     try:
-        assert run.wait(10) == 128 + signal.SIGTERM
+        assert run.wait(60) == 128 + signal.SIGTERM
     finally:
         run.kill()
 
