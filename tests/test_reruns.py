@@ -198,6 +198,7 @@ REGISTRY = {
     "least": (put(*MINE, "least", value={"tile": 1}), NONE, NONE),
     "requires": (put(*PLAIN, "requires", value=["tile < 32"]), {"one"}, {"one"}),
     "reads_c": (put(*PLAIN, "reads_c", value=True), {"one"}, {"one"}),
+    "dependent": (put(*PLAIN, "dependent", value=True), {"one"}, {"one"}),
     "alpha": (put(*PLAIN, "alpha", value=2.0), {"one"}, {"one"}),
     "beta": (put(*PLAIN, "beta", value=0.5), {"one"}, {"one"}),
     "initial": (put(*PLAIN, "initial", value="zeros"), {"one"}, {"one"}),
@@ -238,7 +239,7 @@ BESIDE = {
         ["shapes.*", "counters.sweeps.kernel", *(f"tasks.*.sweeps.{key}" for key in ("shapes", "only_timed"))], TRACED
     ),
     **dict.fromkeys([key for key in CONFIG if key.startswith("trace.")], TRACED),
-    **dict.fromkeys("reads_c faulty emulated reason workspaces launches covers grid cluster".split(), TRACED),
+    **dict.fromkeys("reads_c dependent faulty emulated reason workspaces launches covers grid cluster".split(), TRACED),
     **dict.fromkeys("cooperative arguments when alpha beta initial column_major ld".split(), TRACED),
 }
 #: What a registry's edit needs of the config.
