@@ -222,9 +222,7 @@ def test_several_platforms_stand_side_by_side(recorded, tmp_path):
     table = tables.winners(evidence.select_tasks("task1a").gpu, evidence)
     first = table[table["shape"] == "(1024, 1024, 1024)"]
     assert first["platform"].tolist() == ["nvidia-h200", "other-gpu"] * 2
-    assert evidence.labels["other-gpu"] == "Invented H200 (other-gpu)", (
-        "two of the same kind have different labels"
-    )
+    assert evidence.labels["other-gpu"] == "Invented H200 (other-gpu)", "two of the same kind have different labels"
 
 
 def test_tables_say_what_the_emulator_verified(emulator, gpu):

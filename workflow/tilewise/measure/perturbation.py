@@ -23,6 +23,8 @@ BLANK = 0xFF
 #: How many rows and how many columns of a product are verified, those of the change included; and how many elements
 #: change at once at most.
 LINES = 3
+#: Elements of an operand that a check of lines takes at a time: a few pieces are checked sooner than many.
+PIECE = 1 << 24
 #: Changes of a few elements of A, and as many of B, before other changes come again: a kernel that compares a share f
 #: of its operands with those of its last run is not found with a probability of at most f to this power, squared.
 FEW_CHANGED = 4
@@ -283,7 +285,7 @@ class Arrays:
                 continue
             if len(lines) < len(thin):
                 thin, out = (self.xp.stack([all_lines[line] for line in lines]) for all_lines in (thin, out))
-            product, magnitude = verify.product_of_lines(thin, large, dtype)
+            product, magnitude = verify.product_of_lines(thin, large, dtype, PIECE)
             computed = verify.fetched(out)
             numbers = [matrix * n + line for line in lines]
             found = verify.check(computed, product, magnitude, dtype, p, self.wanted, np.asarray(numbers))

@@ -33,7 +33,7 @@ COARSER = {
 ROUNDOFFS = {"float": 2.0**-24, "half or TF32": 2.0**-11, "bfloat16": 2.0**-8}
 BELOW, ABOVE = 0.6, 3.5
 #: Elements of a matrix that `product_of_lines` takes at a time, and the columns that they are of.
-PIECE, PIECE_WIDTH = 1 << 24, 1 << 13
+PIECE, PIECE_WIDTH = 1 << 22, 1 << 13
 #: Values of `given`: so many different ones, which every type holds exactly.
 GIVEN, GIVEN_UNIT = 251, 128
 
@@ -318,16 +318,16 @@ def check_rows(A: Any, B: Any, C: Any, dtype: str, rows: int, seed: int, wanted:
     return Check(found.ok, found.relative_error, found.bound_ratio, message)
 
 
-def product_of_lines(lines: Any, matrix: Any, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+def product_of_lines(lines: Any, matrix: Any, dtype: str, piece: int = PIECE) -> tuple[np.ndarray, np.ndarray]:
     """The product of a few rows with a matrix in float64, and that of their absolute values.
 
-    They are summed where the matrix is, PIECE of its elements at a time, because it may leave hardly any memory.
+    They are summed where the matrix is, `piece` of its elements at a time, because it may leave hardly any memory.
     """
     xp, wide = module(matrix), PRECISIONS[dtype].wide
     found = np.empty((2, len(lines), matrix.shape[1]))
     lines = wide(xp, lines).astype(xp.float64)
     width = min(matrix.shape[1], PIECE_WIDTH)
-    step = max(1, PIECE // width)
+    step = max(1, piece // width)
     for left in range(0, matrix.shape[1], width):
         columns = slice(left, left + width)
         sums = xp.zeros(found[..., columns].shape)
