@@ -1,5 +1,5 @@
-// Arrays of bytes as wgmma and TMA take them: along k, with rows of a multiple of 16 bytes. It includes nothing, because
-// the study's call of cuBLAS compiles it alone.
+// Arrays of bytes as wgmma and TMA take them: along k, with rows of a multiple of 16 bytes. The study's call of cuBLAS
+// compiles it alone.
 #pragma once
 #include "launches.cuh"
 

@@ -5,6 +5,7 @@ import ctypes
 import importlib
 import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -71,7 +72,8 @@ def played(monkeypatch):
     )
 
     def module(code, options, name_expressions):
-        assert "__global__ void" in code and not re.search("^#include", code, re.MULTILINE)
+        [folder] = [Path(option[2:]) for option in options if option.startswith("-I")]
+        assert all((folder / header).is_file() for header in re.findall('^#include "(.*)"', code, re.MULTILINE))
         [name] = name_expressions
 
         def launch(grid, block, arguments):
