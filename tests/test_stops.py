@@ -221,6 +221,29 @@ def test_a_signal_that_another_thread_receives_wakes_the_main_thread():
         run.kill()
 
 
+AFTER_A_RUN = """
+import signal
+from tilewise import stopping
+
+stopping.install_signal_handlers()
+stopping.remove_signal_handlers()
+signal.raise_signal(signal.SIGTERM)
+"""
+
+
+def test_after_a_run_a_signal_ends_the_process_at_once():
+    ended = subprocess.run([sys.executable, "-c", AFTER_A_RUN], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGTERM, "", "")
+
+
+def test_a_signal_after_the_last_words_has_no_traceback(clone):
+    run = started(clone, "results/emulator/device.json", "--forcerun", "probe")
+    assert any("done in" in line for line in run.stdout)
+    run.terminate()
+    said, _ = run.communicate(timeout=20)
+    assert "Traceback" not in said and "SystemExit" not in said
+
+
 def test_a_second_run_is_refused_in_words_and_a_killed_one_takes_its_scripts_along(clone, tracing):
     run = tracing()
     os.killpg(run.pid, signal.SIGSTOP)  # on a busy machine its trace may be shorter than the second one's start

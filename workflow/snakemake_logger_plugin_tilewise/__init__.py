@@ -92,6 +92,8 @@ class LogHandler(LogHandlerBase):
                 self.screen.join()
             for text in self._last():
                 self.console.print(text, soft_wrap=True)
+        if not stopping.stop_requested():  # else a second signal ends a run that hangs
+            stopping.remove_signal_handlers()
         super().close()
 
     def _last(self) -> Iterable[str]:

@@ -17,7 +17,9 @@ from snakemake.shell import shell
 END_S = 15
 #: Seconds between two tries to wake the main thread.
 WAKE_S = 0.1
-#: The signals that asked this process to stop.
+#: The signals that stop a run.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Those that asked this process to stop.
 _received: list[int] = []
 
 
@@ -34,10 +36,17 @@ def install_signal_handlers() -> None:
     imports anything, and are ended by SIGTERM from here.
     """
     shell.prefix("set -euo pipefail; trap '' INT; ")
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup and a shell's background jobs ignore some
             signal.signal(number, _stop)
     _watch_signals()
+
+
+def remove_signal_handlers() -> None:
+    """Let the signals end this process at once, without a traceback of Python's end: the run has said its last words."""
+    for number in SIGNALS:
+        if signal.getsignal(number) is _stop:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @functools.cache
@@ -55,9 +64,8 @@ def _watch_signals() -> None:
 
 
 def _wake_main_thread(reader: int) -> None:
-    stops = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     while number := os.read(reader, 1):
-        while number[0] in stops and not _received:
+        while number[0] in SIGNALS and signal.getsignal(number[0]) is _stop and not _received:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGURG)
             time.sleep(WAKE_S)
 
