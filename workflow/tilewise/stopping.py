@@ -43,7 +43,7 @@ def install_signal_handlers() -> None:
 
 
 def remove_signal_handlers() -> None:
-    """Let the signals end this process at once, without a traceback of Python's end: the run has said its last words."""
+    """Let the signals end this process at once: after a run, their exception would be a traceback."""
     for number in SIGNALS:
         if signal.getsignal(number) is _stop:
             signal.signal(number, signal.SIG_DFL)
