@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(384, 1)
 double_always_check(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                     const Line* lines, const int* doubtful, unsigned* plans, int n, int p, int m)
 {
-    wait_for_earlier_launches();
+    wait_for_earlier_launches();  // multiply_bytes waits too, but later
     if (const Doubtful<TILE_M, CLUSTER> doubts(n, m); doubts.all_in_double(doubtful)) {
         for (int tile = blockIdx.x * 384 + threadIdx.x; tile < doubts.rows * doubts.columns; tile += gridDim.x * 384)
             plans[tile] = 1;

@@ -397,6 +397,20 @@ def test_the_price_is_bounded(run_s, runs):
     assert at.calls <= runs + 1 + (20 if run_s < perturbation.SHORT_S else perturbation.FURTHER)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_few_rows_of_a_large_product_are_checked_with_their_own_part_of_a_given_c(n):
+    """More multiply-adds than those of a product that is verified whole, and fewer rows than a check draws."""
+    wanted = verify.Wanted(beta=0.5)
+    arrays = Arrays(np, {"seed": 1, "verification": {"rows": 4}}, whole_gflop=0)
+    arrays.prepare("float", n, 2048, 4096, wanted=wanted)
+    for which in "AB" * 4:
+        arrays.perturb(Change(which))
+        verify.begin(arrays.C, "float", wanted)
+        arrays.C[...] = arrays.A.astype(float) @ arrays.B.astype(float) + 0.5 * arrays.C
+        found = arrays.check_lines()
+        assert found.ok, found.message
+
+
 def test_a_change_is_what_it_says():
     arrays = Arrays(np, {"seed": 1, "verification": {"rows": 4}})
     arrays.prepare("float", 30, 20, 40)

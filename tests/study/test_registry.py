@@ -313,6 +313,18 @@ def test_a_registry_is_loaded_as_its_files_are(tmp_path):
     assert registry.load(folder)["naive"].source == "textbook/naive.cu"
 
 
+def test_a_dependent_kernel_without_a_wait_is_refused(tmp_path):
+    entry = {"title": "mine", "kind": "cuda", "source": "mine.cu", "dtypes": ["float"], "block": [32], "grid": [1]}
+    (tmp_path / "registry.yaml").write_text(yaml.safe_dump({"mine": entry | {"dependent": True}}))
+    source = "__global__ void mine(const float* A, const float* B, float* C, int n, int p, int m) {{ {} }}"
+    for wait in ('asm volatile("griddepcontrol.wait;" ::: "memory");', "cudaGridDependencySynchronize();"):
+        (tmp_path / "mine.cu").write_text(source.format(wait))
+        assert registry.load(tmp_path)["mine"].dependent
+    (tmp_path / "mine.cu").write_text(source.format(""))
+    with pytest.raises(UserError, match="mine.dependent: .* never waits for earlier launches .griddepcontrol.wait."):
+        registry.load(tmp_path)
+
+
 def test_every_source_has_an_entry():
     sources = {kernel.path for kernel in REGISTRY.values() if kernel.source}
     patterns = ("textbook/*.cu", "ladder/*.cu", "batched/*.cu", "host/*.cpp", "languages/*/*.py")

@@ -15,8 +15,8 @@ from snakemake.shell import shell
 
 #: Seconds in which a run ends after a signal, enough for Slurm to cancel its jobs.
 END_S = 15
-#: Seconds between two tries to wake the main thread.
-WAKE_S = 0.1
+#: How often the main thread is woken for a signal, and the seconds in between.
+TRIES, WAKE_S = 10, 0.1
 #: The signals that stop a run.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Those that asked this process to stop.
@@ -54,7 +54,8 @@ def _watch_signals() -> None:
     """Wake the main thread if another one received a signal.
 
     Python handles signals in the main thread, which waits for a lock while jobs run. The system may interrupt another
-    thread instead, as it does in a twentieth of the cases if that starts a process, and the main thread would sleep on.
+    thread instead, as it does in a twentieth of the cases if that thread starts processes, and the main thread would
+    sleep on.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -65,7 +66,7 @@ def _watch_signals() -> None:
 
 def _wake_main_thread(reader: int) -> None:
     while number := os.read(reader, 1):
-        while number[0] in SIGNALS and signal.getsignal(number[0]) is _stop and not _received:
+        for _ in range(TRIES if number[0] in SIGNALS else 0):  # one may come just before the main thread waits
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGURG)
             time.sleep(WAKE_S)
 

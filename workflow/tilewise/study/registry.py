@@ -17,6 +17,9 @@ from tilewise.study.precision import PRECISIONS
 #: Keys of an entry that describe a launch: the entry itself has them if there is only one.
 LAUNCH_KEYS = "function template block covers grid cluster dynamic_shared_bytes arguments when note cooperative".split()
 
+#: How a kernel waits for the launches before it.
+WAITS = re.compile(r"griddepcontrol\.wait|cudaGridDependencySynchronize")
+
 
 def parameters(kernels: Mapping[str, Kernel]) -> list[str]:
     """The names of all kernels' parameters that are columns, in the order of the registry."""
@@ -171,6 +174,11 @@ def _check_source(kernel: Kernel, place: str) -> None:
     if not kernel.path.is_file():
         raise UserError(f"{place}.source: there is no file {kernel.path}; add it or correct the name")
     text = "\n".join(kernel.code)
+    if kernel.dependent and not WAITS.search(text):
+        raise UserError(
+            f"{place}.dependent: {kernel.path} never waits for earlier launches (griddepcontrol.wait); let each function "
+            "wait before it touches global memory, or remove the key"
+        )
     for launch in kernel.launches:
         own = launch.function.rsplit("::", 1)[-1]
         if not re.search(rf"\b{own}\s*\(", text):
