@@ -321,7 +321,7 @@ def test_a_dependent_kernel_without_a_wait_is_refused(tmp_path):
         (tmp_path / "mine.cu").write_text(source.format(wait))
         assert registry.load(tmp_path)["mine"].dependent
     (tmp_path / "mine.cu").write_text(source.format(""))
-    with pytest.raises(UserError, match="mine.dependent: .* never waits for earlier launches .griddepcontrol.wait."):
+    with pytest.raises(UserError, match=r"mine\.dependent: .* never waits for earlier launches"):
         registry.load(tmp_path)
 
 

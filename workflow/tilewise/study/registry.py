@@ -176,8 +176,8 @@ def _check_source(kernel: Kernel, place: str) -> None:
     text = "\n".join(kernel.code)
     if kernel.dependent and not WAITS.search(text):
         raise UserError(
-            f"{place}.dependent: {kernel.path} never waits for earlier launches (griddepcontrol.wait); let each function "
-            "wait before it touches global memory, or remove the key"
+            f"{place}.dependent: {kernel.path} never waits for earlier launches (griddepcontrol.wait); let each "
+            "function wait before it touches global memory, or remove the key"
         )
     for launch in kernel.launches:
         own = launch.function.rsplit("::", 1)[-1]
