@@ -120,6 +120,7 @@ def test_a_release_has_the_source_the_samples_and_the_sums(clone, monkeypatch):
         list(release.make(clone / "dist"))
 
 
+@pytest.mark.slow
 def test_the_site_of_recorded_runs_is_theirs_alone(tmp_path, monkeypatch):
     synthetic.write(tmp_path / "recorded" / "tesla-t4")
     monkeypatch.setattr(render, "RECORDED", tmp_path / "recorded")  # which the story is not about

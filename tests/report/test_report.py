@@ -367,6 +367,7 @@ def test_numbers(value, column, words):
     assert markup.number(value, column) == words
 
 
+@pytest.mark.slow
 def test_the_report_is_a_notebook_that_runs(tmp_path):
     """Every cell, over a run of a few tasks; it shows every section."""
     study = synthetic.config()
@@ -383,6 +384,7 @@ def test_the_report_is_a_notebook_that_runs(tmp_path):
     assert len(shown) == len(sections.names_of()) and "<h1" in shown[0].data
 
 
+@pytest.mark.slow
 def test_a_study_of_few_tasks(tmp_path):
     """A config without some of the tasks has a report that says so."""
     study = synthetic.config()

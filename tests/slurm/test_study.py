@@ -95,6 +95,7 @@ def test_rerunning_a_task_submits_only_its_own_job(small, start):
     assert (clone / "results/emulated/tables/task3.csv").is_file()
 
 
+@pytest.mark.slow
 def test_platforms_run_side_by_side_and_all_spellings_of_a_gpu_are_served(cluster, emulated, start, tmp_path):
     task = {"title": "small", "sweeps": [{"kernel": "tiled", "dtype": "float", "shapes": "square", "tile": 8}]}
     platforms = {
