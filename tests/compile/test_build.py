@@ -52,7 +52,6 @@ def test_every_kernel_compiles(kernel, capability):
         assert entry["spill_bytes"] == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("capability", ["8.0", "9.0"])
 @pytest.mark.parametrize("kernel", RUNGS, ids=lambda kernel: kernel.name)
 def test_every_rung_compiles_as_it_is_tuned(kernel, capability, config, kernels, tmp_path):
