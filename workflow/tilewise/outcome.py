@@ -53,11 +53,11 @@ def final_summary(
     yield from (f"wrote {path}" for path in last if Path(path).stem not in tasks)
     shown = {str(each / "tables" / f"{task}.csv") for each in folders for task in tasks}
     there = [Path(path) for path in {*shown, *last} if page.is_file() and Path(path).exists()]
-    newer = [path for path in there if str(page) not in made and path.stat().st_mtime > page.stat().st_mtime]
+    newer = [path for path in there if path.stat().st_mtime > page.stat().st_mtime]
     stale = (
         f"; {page} was made before these results: `make report`, or the command of your last whole run, makes it again"
     )
-    yield end + stale if newer else end
+    yield end + stale if newer and str(page) not in made else end
 
 
 def wants_report(targets: Collection[str], folder: Path = RESULTS) -> bool:

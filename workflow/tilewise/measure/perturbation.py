@@ -283,7 +283,7 @@ class Arrays:
             # All columns cross the rows, which are all of a small product, and those of a C that is given.
             if not lines or (name == "columns" and not self.wanted.plain):
                 continue
-            if [*lines] != [*range(len(thin))]:
+            if lines != range(len(thin)):
                 thin, out = (self.xp.stack([all_lines[line] for line in lines]) for all_lines in (thin, out))
             product, magnitude = verify.product_of_lines(thin, large, dtype, PIECE)
             computed = verify.fetched(out)

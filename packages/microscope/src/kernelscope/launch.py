@@ -113,7 +113,8 @@ class Workspace:
 class Launch:
     """One launch: a C++ template instance, threads of a block, blocks of the grid, blocks of a cluster along (x, y, z),
     dynamic shared memory in bytes, and what the function is called with. `note` is for the row. All blocks of a
-    `cooperative` launch run at the same time. On a GPU, a `dependent` launch may begin while the one before it ends."""
+    `cooperative` launch run at the same time. On a GPU, a `dependent` launch may begin before the
+    results of the previous one can be read."""
 
     instance: str
     block: Three
