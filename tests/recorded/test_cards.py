@@ -11,7 +11,7 @@ from tilewise import UserError
 from tilewise.__main__ import main
 from tilewise.evidence import load_evidence, load_platform
 from tilewise.explain import duels, variability
-from tilewise.recorded import record
+from tilewise.recorded import cards
 from tilewise.report import tables
 from tilewise.study import registry
 
@@ -86,13 +86,13 @@ def test_the_spread_over_cards_is_a_column_and_points_that_differ_have_their_rea
 
 
 def test_a_card_that_differs_for_no_known_reason_has_none(recorded, tmp_path):
-    record.add_cards([results_on(recorded, tmp_path / "a", OTHER, 1.06)], recorded)
+    cards.add_cards([results_on(recorded, tmp_path / "a", OTHER, 1.06)], recorded)
     table = variability.cards_differ(load_evidence([recorded / "nvidia-h200"], recorded=recorded))
     assert (table.loc[table["low_ms"] > 1, "why"] == "").all() and (table["low_ms"] > 1).any()
 
 
 def test_short_products_differ_as_launches_do(recorded, tmp_path):
-    record.add_cards([results_on(recorded, tmp_path / "a", OTHER, 1.06, task="task4")], recorded)
+    cards.add_cards([results_on(recorded, tmp_path / "a", OTHER, 1.06, task="task4")], recorded)
     table = variability.cards_differ(load_evidence([recorded / "nvidia-h200"], recorded=recorded))
     short = table["low_ms"] < 0.04
     assert short.any() and set(table.loc[short, "why"]) == {"no more apart than launches on two machines"}
@@ -100,11 +100,11 @@ def test_short_products_differ_as_launches_do(recorded, tmp_path):
 
 def test_a_card_is_added_once_and_replaced(recorded, tmp_path):
     first = results_on(recorded, tmp_path / "a", OTHER, 1.02)
-    path, points, left_out = record.add_cards([first], recorded)
+    path, points, left_out = cards.add_cards([first], recorded)
     assert points > 100 and not left_out
     before = path.read_bytes()
-    assert record.add_cards([first], recorded)[:2] == (path, points) and path.read_bytes() == before
-    record.add_cards([results_on(recorded, tmp_path / "b", OTHER, 1.5)], recorded)
+    assert cards.add_cards([first], recorded)[:2] == (path, points) and path.read_bytes() == before
+    cards.add_cards([results_on(recorded, tmp_path / "b", OTHER, 1.5)], recorded)
     table = pd.read_csv(path)
     assert len(table) == points and table.loc[table["task"] == "ladder_float", "time_ms"].sum() > 0
     assert path.read_bytes() != before
@@ -114,7 +114,7 @@ def test_points_of_other_sources_are_left_out_and_refused(recorded, tmp_path):
     table = on_card(rows_of(recorded), OTHER)
     stream_k = (table["kernel"] == "stream_k") & (table["time_ms"] != "")
     table.loc[stream_k, "build_sha256"] = "1" * 64
-    path, _, left_out = record.add_cards([results(table, recorded, tmp_path / "a")], recorded)
+    path, _, left_out = cards.add_cards([results(table, recorded, tmp_path / "a")], recorded)
     assert len(left_out) == stream_k.sum() and "stream_k" in left_out[0] and "other sources" in left_out[0]
     kept = pd.read_csv(path, dtype=str, keep_default_na=False)
     assert "stream_k" not in set(kept["kernel"])
@@ -123,20 +123,20 @@ def test_points_of_other_sources_are_left_out_and_refused(recorded, tmp_path):
 def test_runs_that_cannot_be_added_are_refused_in_a_line(recorded, tmp_path):
     same = results(rows_of(recorded), recorded, tmp_path / "same")
     with pytest.raises(UserError, match="no point of nvidia-h200 was timed on another card"):
-        record.add_cards([same], recorded)
+        cards.add_cards([same], recorded)
     other = results_on(recorded, tmp_path / "a", OTHER)
     device = json.loads((other / "device.json").read_text()) | {"platform": "nvidia-h100"}
     (other / "device.json").write_text(json.dumps(device))
     with pytest.raises(UserError, match="runs of several platforms: nvidia-h100, nvidia-h200"):
-        record.add_cards([same, other], recorded)
+        cards.add_cards([same, other], recorded)
     with pytest.raises(UserError, match="no run of nvidia-h100 is recorded"):
-        record.add_cards([other], recorded)
+        cards.add_cards([other], recorded)
     (other / "device.json").write_bytes((same / "device.json").read_bytes())
     shutil.rmtree(other / "tasks")
     with pytest.raises(UserError, match="no task is finished there"):
-        record.add_cards([other], recorded)
+        cards.add_cards([other], recorded)
     with pytest.raises(UserError, match="it is not a run"):
-        record.add_cards([tmp_path], recorded)
+        cards.add_cards([tmp_path], recorded)
     assert main(["record", "--cards"]) == 2
 
 
@@ -159,7 +159,7 @@ def test_the_headline_duels_of_further_cards_are_the_spread_of_a_ratio(recorded,
 
     def add(*card):
         run = results(in_turns(rows.copy(), *card), recorded, tmp_path / card[0] / str(card[2]))
-        return record.add_cards([run], recorded)[2]
+        return cards.add_cards([run], recorded)[2]
 
     assert not add(OTHER, "headline", 1.13)
 
@@ -174,7 +174,7 @@ def test_the_headline_duels_of_further_cards_are_the_spread_of_a_ratio(recorded,
     left_out = add(THIRD, "headline", 1.5, "1" * 64)
     assert left_out and all("cublas" in line for line in left_out)
     assert shown()[columns].equals(table[columns])
-    kept = pd.read_csv(recorded / "nvidia-h200" / "cards.csv").set_index("gpu_uuid")[list(record.RATIOS)]
+    kept = pd.read_csv(recorded / "nvidia-h200" / "cards.csv").set_index("gpu_uuid")[list(cards.RATIOS)]
     assert kept.loc[THIRD].isna().all(axis=None) and kept.loc[OTHER].notna().any(axis=None)
     add(THIRD, "headline", 1.09)
     assert (shown()[columns[:3]] == [3, 1.09, 1.13]).all(axis=None)

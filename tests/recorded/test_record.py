@@ -257,7 +257,7 @@ def linked(path, to):
 PLANTED = {
     "hash": (
         lambda run: edited(run, put("build_sha256", "1" * 64, kernel="naive", task="task1a", n=1024, block_x=16)),
-        r"hashes: measurements.csv: \d rows of naive .* the first has 1111111111, not [0-9a-f]{10}",
+        r"hashes: measurements.csv: \d rows of naive are of other sources",
     ),
     "hash of the machine code": (
         lambda run: edited(run, put("build_sha256", "1" * 64, kernel="dmma"), "instructions.csv"),
@@ -265,15 +265,15 @@ PLANTED = {
     ),
     "hash of a library": (
         lambda run: edited(run, put("build_sha256", "1" * 64, kernel="cublas", task="task1a", n=1024)),
-        r"hashes: measurements.csv: \d rows of cublas are .* the first has 1111111111, not [0-9a-f]{10}",
+        r"hashes: measurements.csv: \d rows of cublas are of other sources or another library",
     ),
     "rate above the roof": (
         lambda run: edited(run, faster),
-        r"possible: measurements.csv: \w+ tiled float 8192x8192x8192 .*: [\d,]+ GFLOP/s are above the roof of 76,935",
+        r"possible: .* tiled float 8192x8192x8192 .*: its rate is above the roof \(.*; the roof is 76,935",
     ),
     "rate that is not that of the time": (
         lambda run: edited(run, put("gflops", lambda rate: rate * 1.001, kernel="tiled", dtype="float")),
-        "possible: .* are not those of its time",
+        "possible: .*its rate is not that of its time",
     ),
     "times out of order": (
         lambda run: edited(run, put("time_q1_ms", lambda time: time * 2, kernel="kij", task="cpu")),
@@ -286,7 +286,7 @@ PLANTED = {
     ),
     "a point too many": (
         lambda run: edited(run, put("n", 12345, task="task1a", kernel="naive", n=1024)),
-        r"whole: task1a: \d+ rows are no points of it: task1a naive float 12345x1024x1024 ",
+        r"possible: measurements.csv: task1a naive float 12345x1024x1024 .*its rate is not that of its time",
     ),
     "setting": (
         lambda run: (run / "config.json").write_text((run / "config.json").read_text().replace("524", "525")),
@@ -306,9 +306,9 @@ PLANTED = {
         lambda run: (run / "config.json").write_text('{"tasks": {"task1a": {"method": "magic"}}}'),
         "whole: it lacks the tasks ",
     ),
-    "column of no schema": (
+    "a column of no schema": (
         lambda run: edited(run, lambda rows: rows.assign(mood=1), "facts/energy.csv"),
-        r"files: .*/facts/energy.csv: the column 'mood' is none of this study",
+        "files: facts/energy.csv: its sha256 differs from that in ro-crate-metadata.json",
     ),
     "table of no run": (
         lambda run: (run / "notes.csv").write_text("a,b\n"),
@@ -348,11 +348,11 @@ PLANTED = {
     ),
     "name of a machine": (
         lambda run: edited(run, put("node", "bobs-pc", task="task3")),
-        "private: measurements.csv: the name of a machine or job, 'bobs-pc'",
+        "private: measurements.csv: names of machines or jobs: bobs-pc",
     ),
     "samples": (
         lambda run: cut(run / "samples.tar.xz"),
-        "files: samples.tar.xz: it does not have the hash of samples.sha256",
+        "files: samples.sha256: this is not the sha256 of samples.tar.xz",
     ),
     "a hash in the crate": (
         lambda run: replaced(run / "ro-crate-metadata.json", r'"sha256": "[0-9a-f]{8}', '"sha256": "00000000'),
@@ -377,47 +377,43 @@ PLANTED = {
     ),
     "no size": (
         lambda run: edited(run, put("n", None, task="task2a", kernel="tiled", tile=8)),
-        r"whole: task2a: \d+ rows are no points of it: task2a tiled",
+        r"hashes: measurements.csv: \d+ rows of tiled are of other sources",
     ),
     "a size of nothing": (
         lambda run: edited(run, put("n", 0, task="task2a", kernel="tiled", tile=8)),
-        r"possible: measurements.csv: task2a tiled float 0x\d+x\d+ block_x=8 block_y=8 tile=8: .* are not those of its",
+        r"possible: .*: task2a tiled float 0x\d+x\d+ block_x=8 block_y=8 tile=8: its rate is not that of its time",
     ),
     "an unknown element type": (
         lambda run: edited(run, put("dtype", "quad", task="task2a", kernel="tiled", tile=8)),
-        "hashes: measurements.csv: 5 rows of tiled .* not that of any build",
+        "hashes: measurements.csv: 5 rows of tiled are of other sources",
     ),
     "no hash": (
         lambda run: edited(run, put("build_sha256", None, kernel="tiled", tile=8)),
-        r"hashes: measurements.csv: \d+ rows of tiled .* the first has none, not",
+        r"hashes: measurements.csv: \d+ rows of tiled are of other sources",
     ),
     "no rows": (
         lambda run: edited(run, lambda rows: rows.head(0)),
-        "files: .*/measurements.csv: there is no such file, or it has no rows",
+        "commit: measurements.csv: no rows, or most measured by no commit",
     ),
     "a link to a device": (
         lambda run: linked(run / "facts/energy.csv", "/dev/zero"),
-        "files: .*/facts/energy.csv: this is a link, not a file of a recorded run",
+        "files: .*/facts/energy.csv: it cannot be read: it is a device or a pipe",
     ),
     "a link to itself": (
         lambda run: linked(run / "measurements.csv", "measurements.csv"),
-        "files: .*/measurements.csv: this is a link, not a file of a recorded run",
+        "files: .*/measurements.csv: it cannot be read",
     ),
     "a folder instead of a file": (
         lambda run: (remove(run / "README.md"), (run / "README.md").mkdir()),
-        "files: .*/README.md: this is a folder, not a file of a recorded run",
+        "files: .*/README.md: it cannot be read: it is a folder",
     ),
     "a pipe": (
         lambda run: os.mkfifo(run / "pipe.csv"),
-        "files: .*/pipe.csv: this is a device or a pipe, not a file of a recorded run",
-    ),
-    "a hash of samples that lie elsewhere": (
-        lambda run: (remove(run / "samples.tar.xz"), cut(run / "samples.sha256")),
-        "files: samples.sha256: this is not a line with the sha256 of samples.tar.xz",
+        "files: .*/pipe.csv: it cannot be read: it is a device or a pipe",
     ),
     "a hash that is no text": (
         lambda run: (run / "samples.sha256").write_bytes(b"\xff\xfe"),
-        "files: samples.tar.xz: it does not have the hash of samples.sha256",
+        "files: samples.sha256: this is not the sha256 of samples.tar.xz",
     ),
 }
 
@@ -470,9 +466,9 @@ def test_a_run_of_two_commits_is_not_recorded_and_the_old_one_stays(results, tmp
 
 def test_damaged_results_are_named_where_they_lie(results, tmp_path, capsys):
     cut(results / "facts/energy.csv")
-    assert main(["record", str(results), "--into", str(tmp_path / "kept")]) == 1
-    said = f"refused: files: {results}/facts/energy.csv: the last line is cut short; delete the file and run again"
-    assert said in capsys.readouterr().out.splitlines()
+    assert main(["record", str(results), "--into", str(tmp_path / "kept")]) == 2
+    said = f"{results}/facts/energy.csv: the last line is cut short; delete the file and run again"
+    assert capsys.readouterr().err == f"tilewise: {said}\n"
 
 
 def test_a_study_that_this_version_does_not_read_is_not_blamed_on_the_run(recorded, monkeypatch, capsys):
@@ -480,11 +476,9 @@ def test_a_study_that_this_version_does_not_read_is_not_blamed_on_the_run(record
     assert main(["record", "--check", str(recorded)]) == 1
     head, refused, remedy = capsys.readouterr().out.splitlines()
     assert head == f"{recorded}: refused" and remedy.startswith("  remedy of commit: ")
-    words = (
-        r"this version does not read kernels and config of the commit \w{10} \(config/config.yaml: tasks.energy.method"
-    )
+    words = r"this version does not read kernels and config of the commit \w{10} \('energy'\);"
     assert re.match(
-        rf"  refused: commit: {words}.* check the run by its own version: `git switch --detach \w{{10}}`", refused
+        rf"  refused: commit: {words} check the run by its own version: `git switch --detach \w{{10}}`", refused
     )
 
 

@@ -40,7 +40,13 @@ def check_recorded(folder: Path) -> str:
         return ""
     for line in differences(folder):
         raise UserError(f"{folder}/{line}; {remedy(folder)}")
-    return hashlib.sha256(read_bytes(folder / METADATA, remedy(folder))).hexdigest()
+    return sha256(folder / METADATA)
+
+
+def sha256(path: Path) -> str:
+    """The sha256 of a file of any size."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def differences(folder: Path) -> Iterator[str]:

@@ -5,7 +5,6 @@ Loading rocrate takes a fifth of a second, so commands import this module where 
 """
 
 import csv
-import hashlib
 import mimetypes
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from rocrate.rocrate import ROCrate
 
 from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT
-from tilewise.checksums import METADATA
+from tilewise.checksums import METADATA, sha256
 from tilewise.study import device
 
 #: The versions of the profiles, the basic ones first.
@@ -86,10 +85,8 @@ def _profile(uri: str, name: str) -> dict[str, str]:
 
 def _facts_of(path: Path) -> dict[str, str]:
     """Name, size, format and sha256 of a file."""
-    data = path.read_bytes()
-    kind = mimetypes.guess_type(path.name)[0] or "text/plain"
-    sha256 = hashlib.sha256(data).hexdigest()
-    return {"name": path.name, "contentSize": str(len(data)), "encodingFormat": kind, "sha256": sha256}
+    kind, size = mimetypes.guess_type(path.name)[0] or "text/plain", path.stat().st_size
+    return {"name": path.name, "contentSize": str(size), "encodingFormat": kind, "sha256": sha256(path)}
 
 
 def _machine(crate: ROCrate, folder: Path) -> list[ContextEntity]:

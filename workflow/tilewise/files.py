@@ -71,7 +71,7 @@ def check_writable(*folders: str) -> None:
 
 def remedy(path: Path | str) -> str:
     """The remedy for a damaged file, as the end of a message."""
-    if Path(path).resolve().is_relative_to(ROOT / "report"):
+    if Path(os.path.realpath(path)).is_relative_to(ROOT / "report"):  # resolve refuses a link to itself
         return f"restore it: git checkout {os.path.relpath(path)}"
     return "delete the file and run again"
 

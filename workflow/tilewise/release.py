@@ -13,8 +13,8 @@ from pathlib import Path
 import kernelscope
 from kernelscope.files import read_text
 from tilewise import RECORDED, ROOT, UserError, exit_on_user_error
-from tilewise.checksums import SUMS
-from tilewise.recorded.check import ARCHIVE, DIGEST, sha256, wrong_samples
+from tilewise.checksums import SUMS, sha256
+from tilewise.recorded.check import ARCHIVE, DIGEST, wrong_samples
 from tilewise.report.render import write_site
 from tilewise.study import schema
 

@@ -1,73 +1,70 @@
 """Checks of a recorded run, or of one to be recorded: whole, of one commit, plausible, without private data."""
 
 import contextlib
-import functools
-import hashlib
 import io
-import os
 import re
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import islice, pairwise
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pandas as pd
 
+from kernelscope.files import read_bytes
 from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT, UserError, checksums
+from tilewise.checksums import METADATA, sha256
 from tilewise.evidence import Platform, data_sheets, load_platform, refuse_no_run
-from tilewise.explain.provenance import by_card
-from tilewise.files import read_json, write_json
+from tilewise.files import MOST_TABLE_BYTES, remedy, write_json
 from tilewise.measure.methods import METHODS
 from tilewise.measure.row_summary import is_right
-from tilewise.study import builds, columns, registry, sweeps
+from tilewise.study import builds, columns, registry
 from tilewise.study.columns import SHAPE, WHOLE
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Status
-from tilewise.study.sweeps import Target, recorded_point
+from tilewise.study.sweeps import recorded_point
 
-#: What recording adds, besides the RO-Crate.
-README, WORKFLOW, ARCHIVE, DIGEST = "README.md", "Snakefile", "samples.tar.xz", "samples.sha256"
+#: What recording adds, besides the RO-Crate, and the times on further cards.
+README, WORKFLOW, ARCHIVE, DIGEST, CARDS = "README.md", "Snakefile", "samples.tar.xz", "samples.sha256", "cards.csv"
 #: Files that a run has only if they were requested as targets.
 ON_REQUEST = ("counters.csv",)
-#: The folders of a run.
-FOLDERS = ("facts", "tune")
-BY_RECORDING = (README, WORKFLOW, ARCHIVE, DIGEST, checksums.METADATA)
 #: The most names in a message, and the most messages of a check.
 LISTED, MOST_FINDINGS = 3, 20
 #: Paths and addresses of mail.
 PRIVATE = re.compile(r"(?<![\w.:/*<>)\]-])/(?:[\w.+@-]+/)+[\w.+@-]*|(?<![\w.+-])[\w.+-]+@[\w-]+\.[a-z]{2,}")
-#: What names where a row was measured, in tables and in device.json.
-PLACES = ("node", "slurm_job")
-#: How recording calls the machines of a run.
-MACHINE = re.compile(r"machine \d+")
+#: What names where a row was measured, in tables and in device.json; recording numbers the machines.
+PLACES, MACHINE = ("node", "slurm_job"), re.compile(r"(machine \d+)?")
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
-#: What `sha256sum --check` reads in DIGEST.
-OF_SAMPLES = re.compile(rb"[0-9a-f]{64}  samples\.tar\.xz\n")
+#: The settings of a run that its numbers do not depend on.
+FREE_SETTINGS = ("tasks", "platforms", "slurm", "strict")
+#: Times in their order.
+TIMES = ["time_min_ms", "time_q1_ms", "time_ms", "time_q3_ms"], ["run_low_ms", "time_ms", "run_high_ms"]
 #: NVIDIA prints rates at a clock below the highest: by this a kernel may exceed them.
 ABOVE_PRINTED = 1.15
 #: Times and rates are written in full, so they agree to more digits than this.
 ROUNDED = 1e-6
-
-
-@dataclass(frozen=True, eq=False)
-class Kept:
-    """A run in a folder, with the registry and the config of its commit, against which it is checked."""
-
-    folder: Path
-    platform: Platform
-    kernels: Mapping[str, Kernel]
-    study: Mapping[str, Any]
+#: The remedy of a finding, by its check.
+REMEDIES = {
+    "files": "`make report` finishes a run and makes its files again; a recorded file is restored by git",
+    "private": "record the run again by `tilewise record`, which takes names and paths out",
+    "whole": "run the study as config/config.yaml has it at a commit: `make report`, without other options",
+    "commit": "`git stash`, `make clean`, `make report` measure all by one commit; `git fetch --unshallow` fetches "
+    "all; a commit of another version is checked by that version",
+    "hashes": "`git stash`, `make clean`, `make report` measure all by one commit",
+    "statuses": "mend the cause (for other languages `pip install -r requirements/languages.txt`, or uninstall them), "
+    "then `rm results/<platform>/{journal,tasks,tables}/<task>.*`, `make report` measure the task again",
+    "alone": "while nothing else runs, `rm results/<platform>/{journal,tasks,tables}/<task>.*`, `make report`",
+    "possible": "look for what went wrong in the measurement; do not edit numbers",
+}
 
 
 def check(folder: Path, complete: bool = True) -> list[str]:
     """The findings of all checks on a run in a folder such as report/recorded/nvidia-h200, as lines that begin with the
-    check's name; none if all is right.
+    check's name, at most MOST_FINDINGS each; none if all is right.
 
     Without `complete` it may lack what recording adds. Raises UserError if the folder is no run.
     """
@@ -76,51 +73,41 @@ def check(folder: Path, complete: bool = True) -> list[str]:
 
 
 def _findings(folder: Path, complete: bool) -> Iterator[str]:
-    if strange := list(_no_files(folder)):  # a pipe, or a link to a device, would be read without end
-        yield from (f"files: {each}" for each in strange)
-        return
-    yield from (f"private: {each}" for each in find_private(folder))
     try:
-        commit = _commit_of(folder)
+        yield from (f"private: {each}" for each in find_private(folder))
+        commit = "".join(columns.read(folder / "measurements.csv", "measurements")["commit"].mode()[:1])
     except UserError as error:
         yield f"files: {error}"
         return
     with contextlib.ExitStack() as stack:
         try:
-            tree = stack.enter_context(sources(commit))
-            kernels, study = _study(tree, commit)
+            kernels, study = _study(stack.enter_context(sources(commit)), commit)
         except UserError as error:  # the study of another commit would make right files look wrong
             yield f"commit: {error}"
             return
-        wrong, platform = list(_files(folder, study, kernels, complete)), None
         try:
+            yield from (f"files: {each}" for each in _files(folder, study, kernels, complete))
             platform = load_platform(folder, kernels=kernels)
-        except UserError as error:
-            wrong.append(str(error))
-        yield from (f"files: {each}" for each in dict.fromkeys(wrong))
-        if platform is None:  # what cannot be read cannot be checked
+        except UserError as error:  # what cannot be read cannot be checked
+            yield f"files: {error}"
             return
         if not (platform.has_gpu and platform.device.gpu):
             yield "whole: it has no times of a GPU"
             return
-        kept = Kept(folder, platform, kernels, study)
-        for name, one in CHECKS.items():
-            found = list(islice(one(kept), MOST_FINDINGS + 1))
-            yield from (f"{name}: {says}" for says in found[:MOST_FINDINGS])
-            yield from [f"{name}: and more of this kind"] * (len(found) > MOST_FINDINGS)
+        checks = {
+            "private": _machines(platform),
+            "whole": _whole(platform, study),
+            "commit": _of_one_commit(platform),
+            "hashes": _hashes(platform, kernels),
+            "statuses": _statuses(platform),
+            "alone": _alone(platform),
+            "possible": _impossible(platform),
+        }
+        for name, found in checks.items():
+            yield from (f"{name}: {each}" for each in islice(found, MOST_FINDINGS))
 
 
-def _no_files(folder: Path) -> Iterator[str]:
-    """What is in the folder of a run and is no file that can be read. The samples may be linked."""
-    for path in sorted(folder.rglob("*")):
-        name, linked = path.relative_to(folder).as_posix(), path.is_symlink()
-        if path.is_file() and os.access(path, os.R_OK) and (not linked or name == ARCHIVE):
-            continue
-        if name in FOLDERS and path.is_dir() and not linked:
-            continue
-        kinds = {"a link": linked, "a folder": path.is_dir(), "a file that you cannot read": path.is_file()}
-        what = next((kind for kind, holds in kinds.items() if holds), "a device or a pipe")
-        yield f"{path}: this is {what}, not a file of a recorded run; remove it, or put the file there"
+# ---- The study of the run's commit -----------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -130,7 +117,7 @@ def sources(commit: str) -> Iterator[Path]:
     Raises UserError if this clone lacks them.
     """
     if not COMMIT.fullmatch(commit):  # anybody may have written the file that has it
-        raise UserError(f"measurements.csv: most rows are measured by no commit: '{commit}'; measure in a clone of git")
+        raise UserError(f"measurements.csv: no rows, or most measured by no commit: '{commit}'; measure in a clone")
     command = ["git", "-C", str(ROOT), "archive", "--format=zip", commit, "kernels", "config", "workflow/Snakefile"]
     try:
         archive = subprocess.run(command, capture_output=True, timeout=60, check=True).stdout
@@ -145,22 +132,13 @@ def sources(commit: str) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _commit_of(folder: Path) -> str:
-    """The commit of most of a run's rows; empty if they have none. Raises UserError if there are no rows to read."""
-    path = folder / "measurements.csv"
-    commits = columns.read(path, "measurements")["commit"].mode()
-    if commits.empty:
-        raise UserError(f"{path}: there is no such file, or it has no rows")
-    return str(commits[0])
-
-
 def _study(tree: Path, commit: str) -> tuple[Mapping[str, Kernel], Mapping[str, Any]]:
     """Registry and config of a commit. Raises UserError if they have forms that this version does not read."""
     try:
         _declare_needs(tree / "kernels" / "registry.yaml")
         kernels = registry.load(tree / "kernels", checked=True)
         study = read_yaml(tree / "config" / "config.yaml")
-        files_of(study, "config/config.yaml")
+        files_of(study)
     except (UserError, LookupError, TypeError, AttributeError) as error:
         said = str(error).replace(f"{tree}/", "")
         raise UserError(
@@ -184,161 +162,78 @@ def _declare_needs(path: Path) -> None:
 # ---- Files -----------------------------------------------------------------------------------------------------------
 
 
-def files_of(config: Mapping[str, Any], place: Path | str) -> dict[str, str]:
-    """The files of a whole run by their path in its folder, with their kind in columns.FILES, which JSON lacks.
-
-    Raises UserError, which begins with `place`, if `config` is none of tasks with known methods.
-    """
-    try:
-        methods = {task: its.get("method", "sweep") for task, its in config["tasks"].items()}
-    except (LookupError, AttributeError, TypeError):
-        raise UserError(f"{place}: this is not a config of tasks; restore that of the run") from None
-    for task, name in methods.items():
-        if name not in list(METHODS):  # it may be a list itself
-            raise UserError(f"{place}: tasks.{task}.method: {name!r} is none of {', '.join(METHODS)}; correct it")
-    facts = {f"facts/{task}.csv": name for task, name in methods.items() if not METHODS[name].on_request}
-    whole = {f"{name}.csv": name for name in WHOLE}
-    return {"device.json": "", "config.json": "", "measurements.csv": "measurements", "accuracy.csv": "accuracy"} | (
-        whole | facts
-    )
+def files_of(config: Mapping[str, Any]) -> list[str]:
+    """The files of a whole run by their path in its folder. Raises LookupError for a config of unknown methods."""
+    methods = {task: METHODS[its.get("method", "sweep")] for task, its in config["tasks"].items()}
+    facts = [f"facts/{task}.csv" for task, method in methods.items() if not method.on_request]
+    return ["device.json", "config.json", *(f"{name}.csv" for name in ("measurements", "accuracy", *WHOLE)), *facts]
 
 
-def _files(folder: Path, study: Mapping[str, Any], kernels: Mapping[str, Kernel], complete: bool) -> Iterator[str]:
-    """Files that are missing, damaged, of another form, none of a run, or not as the crate describes them."""
-    wanted, parameters = files_of(study, "config/config.yaml"), registry.parameters(kernels)
+def _files(folder: Path, study: Mapping[str, Any], kernels: Iterable[str], complete: bool) -> Iterator[str]:
+    """Files that are missing, none of a run, or not as the crate describes them."""
+    wanted, added = files_of(study), [README, WORKFLOW, METADATA]
+    known = {*wanted, *added, ARCHIVE, DIGEST, CARDS, *(f"tune/{kernel}.csv" for kernel in kernels)}
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    needed = [*wanted, *((README, WORKFLOW, checksums.METADATA) if complete else ())]
-    missing = [name for name in needed if name not in (*there, *ON_REQUEST)]
+    missing = [name for name in wanted + added * complete if name not in (*there, *ON_REQUEST)]
     yield from (f"{name}: there is no such file" for name in missing)
-    kinds = dict.fromkeys(BY_RECORDING, "") | {f"tune/{kernel}.csv": "tune" for kernel in kernels} | wanted
-    kinds["cards.csv"] = "cards"
-    yield from (f"{name}: a recorded run has no such file" for name in sorted(there - set(kinds)))
-    for name in sorted(there & set(kinds)):
-        try:
-            if name.endswith(".json"):
-                read_json(folder / name)
-            elif name.endswith(".csv"):
-                table = columns.read(folder / name, kinds[name], parameters)
-                strange = [each for each in table if each not in columns.column_names(kinds[name], parameters)]
-                yield from (f"{folder / name}: the column '{each}' is none of this study" for each in strange)
-        except UserError as error:
-            yield str(error)
-    if wrong := wrong_samples(folder):
-        yield wrong
-    if complete and checksums.METADATA in there:
-        with contextlib.suppress(UserError):  # a crate that cannot be read is a finding already
-            yield from islice(checksums.differences(folder), MOST_FINDINGS)
+    yield from (f"{name}: a recorded run has no such file" for name in sorted(there - known))
+    yield from filter(None, [wrong_samples(folder)])
+    if complete and METADATA in there:
+        yield from islice(checksums.differences(folder), MOST_FINDINGS)
 
 
 def wrong_samples(folder: Path) -> str:
     """What is wrong with the archive of a run's samples; empty if nothing is, or if it lies elsewhere."""
-    archive, said = folder / ARCHIVE, folder / DIGEST
-    if archive.is_file() and not said.is_file():
-        return f"{DIGEST}: there is no such file, which has the hash of {ARCHIVE}"
-    if archive.is_file() and said.read_bytes().split()[:1] != [sha256(archive).encode()]:
-        return f"{ARCHIVE}: it does not have the hash of {DIGEST}"
-    if said.is_file() and not OF_SAMPLES.fullmatch(said.read_bytes()):
-        return f"{DIGEST}: this is not a line with the sha256 of {ARCHIVE}"
-    return ""
+    said = (folder / DIGEST).read_bytes() if (folder / DIGEST).is_file() else b""
+    right = not (folder / ARCHIVE).is_file() or said == samples_line(folder)
+    return "" if right else f"{DIGEST}: this is not the sha256 of {ARCHIVE}"
+
+
+def samples_line(folder: Path) -> bytes:
+    """The content of DIGEST, as `sha256sum --check` reads it."""
+    return f"{sha256(folder / ARCHIVE)}  {ARCHIVE}\n".encode()
+
+
+# ---- Private data ----------------------------------------------------------------------------------------------------
 
 
 def find_private(folder: Path) -> Iterator[str]:
-    """Places that name a machine, a user or a path."""
+    """Paths and addresses of mail in the files of a run. Raises UserError if a file cannot be read."""
     for path in sorted(each for each in folder.rglob("*") if each.suffix in (".csv", ".json", ".md", ".sha256")):
-        place, text = path.relative_to(folder), path.read_text(errors="replace")
+        text = read_bytes(path, remedy(path), MOST_TABLE_BYTES).decode(errors="replace")
         found = dict.fromkeys(each[0] for each in PRIVATE.finditer(text))
-        yield from (f"{place}: '{each}'" for each in list(found)[:LISTED])
-        rows: list[Mapping[str, Any]] = []
-        with contextlib.suppress(UserError, ValueError):  # what is damaged is a finding already
-            if path.name == "device.json":
-                rows = [read_json(path)]
-            elif path.suffix == ".csv":
-                cells = pd.read_csv(path, usecols=PLACES.__contains__, dtype=str, keep_default_na=False)
-                rows = cells.to_dict("records")
-        names = {str(row.get(name) or "") for row in rows for name in PLACES}
-        strange = [each for each in sorted(names) if each and not MACHINE.fullmatch(each)]
-        yield from (f"{place}: the name of a machine or job, '{each}'" for each in strange[:LISTED])
+        yield from (f"{path.relative_to(folder)}: '{each}'" for each in list(found)[:LISTED])
 
 
-# ---- The entry -------------------------------------------------------------------------------------------------------
-
-
-def readme_text(folder: Path, platform: Platform) -> str:
-    """The README.md of the recorded run in a folder, from the data that `platform` was read from."""
-    rows, facts = platform.measurements, platform.facts
-    tasks = {task for table in (rows, *facts.values()) if "task" in table for task in table["task"]}
-    digest = folder / DIGEST
-    environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined)
-    template = environment.from_string(Path(__file__).with_name("README.md.j2").read_text())
-    return template.render(
-        folder=folder.name,
-        device=platform.device,
-        gpu={"power_limit_w": None, **platform.device.gpu},
-        commits=[f"`{state}`" for state in platform.commits],
-        tuner_commits=[f"`{state}`" for state in platform.tuner_commits],
-        tasks=len(tasks),
-        points=len(rows),
-        statuses=[f"{count} {status}" for status, count in rows["status"].value_counts().items()],
-        repeats=platform.config["timing"].get("repeats", 1),
-        minutes=facts["sweep"]["wall_s"].sum() / 60,
-        cards=by_card([platform]).to_dict("records"),  # a run resumed on another card has several
-        counters=len(facts["counters"]),
-        variants=len(facts["tune"]),
-        sha256=digest.read_text(errors="replace").split()[0] if digest.is_file() else "",
-    )
-
-
-def sha256(path: Path) -> str:
-    """The sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _machines(platform: Platform) -> Iterator[str]:
+    """Names of machines and jobs in device.json and in the tables."""
+    rows = {"device.json": pd.DataFrame([{"node": platform.device.node, "slurm_job": platform.device.slurm_job}])}
+    for name, table in (rows | {"measurements.csv": platform.measurements} | platform.facts).items():
+        names = {str(each) for place in PLACES if place in table for each in table[place].dropna()}
+        if strange := sorted(each for each in names if not MACHINE.fullmatch(each)):
+            yield f"{name}: names of machines or jobs: {_some(strange)}"
 
 
 # ---- What was run ----------------------------------------------------------------------------------------------------
 
 
-def _whole(kept: Kept) -> Iterator[str]:
-    """Another platform, other tasks and settings than the study's, points without a row, and rows of no point."""
-    asked, wanted, device = kept.platform.config, kept.study, kept.platform.device
-    names = {device.platform, *kept.platform.measurements["platform"]} - {kept.folder.name}
-    if names:
-        yield f"device.json and measurements.csv: the platform is '{_some(sorted(names))}', not '{kept.folder.name}'"
-    if lacking := [task for task in wanted["tasks"] if task not in asked["tasks"]]:
+def _whole(platform: Platform, study: Mapping[str, Any]) -> Iterator[str]:
+    """Another platform, and other tasks and settings than the study's."""
+    asked, tasks = platform.config, study["tasks"]
+    if names := {platform.device.platform, *platform.measurements["platform"]} - {platform.name}:
+        yield f"device.json and measurements.csv: the platform is '{_some(sorted(names))}', not '{platform.name}'"
+    if lacking := [task for task in tasks if task not in asked["tasks"]]:
         yield f"it lacks the tasks {_some(lacking)} of the study"
-    for name in dict.fromkeys([*wanted, *asked]):
-        if name not in ("tasks", "platforms", "slurm", "strict") and asked.get(name) != wanted.get(name):
+    for name in dict.fromkeys([*study, *asked]):
+        if name not in FREE_SETTINGS and asked.get(name) != study.get(name):
             yield f"config.json: '{name}' is not as in config/config.yaml of the run's commit"
-    if changed := [task for task, its in asked["tasks"].items() if wanted["tasks"].get(task) != its]:
+    if changed := [task for task, its in asked["tasks"].items() if tasks.get(task) != its]:
         yield f"config.json: the tasks {_some(changed)} are not as in config/config.yaml of the run's commit"
-    for task, its in wanted["tasks"].items():
-        if asked["tasks"].get(task) == its and its.get("method", "sweep") == "sweep":
-            yield from _points(kept, task)
 
 
-def _points(kept: Kept, task: str) -> Iterator[str]:
-    """Points of a sweep without a row, and rows that are no points of it."""
-    capability = kept.platform.device.gpu["compute_capability"]
-    target = Target("gpu", sweeps.gpu_of_choices(kept.platform.name, kept.kernels, capability))
-    try:
-        points = sweeps.expand(kept.study, kept.kernels, task, target)
-        asked = {frozenset(point.columns().items()): point.label() for point in points}
-    except (UserError, LookupError) as error:
-        yield f"{task}: this version does not plan its points ({error}); check the run by the version that measured it"
-        return
-    measured, there = kept.platform.measurements, {}
-    for row in measured[measured["task"] == task].to_dict("records"):
-        kernel = kept.kernels.get(row["kernel"])
-        point = recorded_point(row, kernel) if kernel else None
-        there[frozenset(point.columns().items()) if point else row_label(row)] = row_label(row)
-    if lacking := [label for point, label in asked.items() if point not in there]:
-        yield f"{task}: {len(lacking)} of {len(asked)} points have no row: {_some(lacking)}"
-    if strange := [words for point, words in there.items() if point not in asked]:
-        yield f"{task}: {len(strange)} rows are no points of it: {_some(strange)}"
-
-
-def _of_one_commit(kept: Kept) -> Iterator[str]:
+def _of_one_commit(platform: Platform) -> Iterator[str]:
     """States of the sources, if there are several, or if they are no commit."""
-    states = kept.platform.commits
+    states = platform.commits
     if len(states) > 1:
         named = "; ".join(f"{state} ({_some(tasks)})" for state, tasks in states.items())
         yield f"it was measured by {len(states)} states of the sources: {named}"
@@ -347,82 +242,69 @@ def _of_one_commit(kept: Kept) -> Iterator[str]:
             yield f"{_some(tasks) or 'it'}: measured by no commit: {state}"
 
 
-def _hashes(kept: Kept) -> Iterator[str]:
+def _hashes(platform: Platform, kernels: Mapping[str, Kernel]) -> Iterator[str]:
     """Kernels whose rows have other hashes than their sources at the commit, or than their library in device.json."""
-    facts, kernels, device = kept.platform.facts, kept.kernels, kept.platform.device
-    of_point = functools.cache(lambda name, point: builds.row_sha256(kernels[name], point, device))
-    tables = {name: facts[name] for name in ("sizes", "batches", "tune", "instructions")}
-    for name, table in ({"measurements.csv": kept.platform.measurements} | tables).items():
-        found: dict[str, list[str]] = {}
+    tables = {name: platform.facts[name] for name in ("sizes", "batches", "tune", "instructions")}
+    for name, table in ({"measurements.csv": platform.measurements} | tables).items():
+        wrong: Counter[str] = Counter()
         for row in table.to_dict("records"):
-            kernel = kernels.get(row["kernel"])
-            if not row["build_sha256"] and not (kernel and kernel.source and row.get("status") == Status.OK):
-                continue  # nothing was built
-            if kernel is None:
-                own = "that of a kernel"
-            elif not kernel.source:
-                own = builds.library_sha256(kernel, device)
-            elif name == "instructions":
-                own = builds.source_sha256(kernel, row["instance"], device)
-            else:
-                own = of_point(kernel.name, recorded_point(row, kernel)) or "that of any build"
-            if row["build_sha256"] != own:
-                pair = f"{row['build_sha256'][:10] or 'none'}, not {own if ' ' in own else own[:10]}"
-                found.setdefault(row["kernel"], []).append(pair)
-        for kernel_name, pairs in found.items():
-            said = f"{len(pairs)} rows of {kernel_name} are of other sources or another library than the run's"
-            yield f"{name}: {said}; the first has {pairs[0]}"
+            kernel, found = kernels.get(row["kernel"]), row["build_sha256"]
+            must_be_built = kernel and kernel.source and row.get("status") == Status.OK
+            if (found or must_be_built) and not (kernel and found == _own_hash(row, kernel, platform)):
+                wrong[row["kernel"]] += 1
+        for kernel_name, count in wrong.items():
+            yield f"{name}: {count} rows of {kernel_name} are of other sources or another library than the run's"
+
+
+def _own_hash(row: Mapping[str, Any], kernel: Kernel, platform: Platform) -> str:
+    """The hash that a row of a kernel should have."""
+    if not kernel.source:
+        return builds.library_sha256(kernel, platform.device)
+    if "instance" in row and "status" not in row:  # of instructions.csv
+        return builds.source_sha256(kernel, row["instance"], platform.device)
+    return builds.row_sha256(kernel, recorded_point(row, kernel), platform.device)
 
 
 # ---- What came out ---------------------------------------------------------------------------------------------------
 
 
-def _statuses(kept: Kept) -> Iterator[str]:
-    """Rows that are not right, and facts that are not."""
-    tables = {"measurements.csv": kept.platform.measurements}
-    tables |= {name: table for name, table in kept.platform.facts.items() if "status" in table and name != "tune"}
-    for name, table in tables.items():
-        table = table[~table["status"].isin([*Status, ""] if name in WHOLE else [Status.OK])]
-        alike: dict[tuple[str, ...], list[str]] = {}
-        for row in table.to_dict("records"):
-            if not is_right(row):
-                kind = tuple(str(row.get(column, "")) for column in ("task", "kernel", "status"))
-                said = f"{row_label(row)}: '{row['status']}' {' '.join(row.get('message', '').split())[:200]}"
-                alike.setdefault(kind, []).append(said)
-        for found in alike.values():
-            yield f"{name}: {found[0]}" + f"; and {len(found) - 1} more of this kernel" * (len(found) > 1)
+def _statuses(platform: Platform) -> Iterator[str]:
+    """Rows that are not right, and facts that are not: the first of each task and kernel, with their number."""
+    tables = {name: table for name, table in platform.facts.items() if "status" in table and name != "tune"}
+    for name, table in ({"measurements.csv": platform.measurements} | tables).items():
+        passed = table["status"].isin([*Status, ""] if name in WHOLE else [Status.OK])
+        rows = [row for row in table[~passed].to_dict("records") if not is_right(row)]
+        counts = Counter((row.get("task"), row.get("kernel"), row["status"]) for row in rows)
+        for row in rows:
+            if count := counts.pop((row.get("task"), row.get("kernel"), row["status"]), 0):
+                words = f"'{row['status']}' {' '.join(row.get('message', '').split())[:200]}"
+                yield f"{name}: {row_label(row)}: {words}" + f"; one of {count} of this kernel" * (count > 1)
 
 
-def _alone(kept: Kept) -> Iterator[str]:
+def _alone(platform: Platform) -> Iterator[str]:
     """Tasks that were measured beside other processes on the GPU, or other Slurm jobs on the node."""
-    for task, known in kept.platform.measurements.groupby("task", sort=False)["alone"]:
+    for task, known in platform.measurements.groupby("task", sort=False)["alone"]:
         if beside := known.eq(False).sum():  # it is empty where nothing is known
             yield f"{task}: {beside} of {len(known)} points were measured beside other processes"
 
 
-def _impossible(kept: Kept) -> Iterator[str]:
+def _impossible(platform: Platform) -> Iterator[str]:
     """Times out of order, rates that are not those of their times, and rates above those that NVIDIA prints."""
-    sheet, name = data_sheets(), kept.platform.device.gpu.get("name")
+    sheet, name = data_sheets(), platform.device.gpu.get("name")
     sheet = sheet[(sheet["device"] == name) & sheet["quantity"].isin(["multiply_add_rate", "tensor_rate"])]
-    peaks = ABOVE_PRINTED * sheet.groupby("dtype")["value"].max()
-    rows = kept.platform.measurements
-    rows = rows[rows["status"] == Status.OK]
+    rows = platform.measurements.dropna(subset="time_ms").reset_index(drop=True)
     rates = 2e-6 * rows[SHAPE].astype("float64").prod(axis="columns", skipna=False) / rows["time_ms"]
-    roofs = rows["unit_dtype"].map(peaks) / rows["unit_products"].fillna(1).clip(lower=1)
-    for row, rate, roof in zip(rows.to_dict("records"), rates, roofs):
-        label = f"measurements.csv: {row_label(row)}"
-        if pd.isna(row["time_ms"]):
-            if kept.study["tasks"].get(row["task"], {}).get("method", "sweep") == "sweep":
-                yield f"{label}: ok, but without a time"
-            continue
-        names = ["time_min_ms", "time_q1_ms", "time_ms", "time_q3_ms"], ["run_low_ms", "time_ms", "run_high_ms"]
-        orders = ([0.0, *(row[name] for name in each if not pd.isna(row[name]))] for each in names)
-        if any(low > high * (1 + ROUNDED) for each in orders for low, high in pairwise(each)):
-            yield f"{label}: its times contradict each other"
-        if not abs(row["gflops"] - rate) <= ROUNDED * rate:
-            yield f"{label}: {row['gflops']:.6g} GFLOP/s are not those of its time, {rate:.6g}"
-        if row["gflops"] > roof:
-            yield f"{label}: {row['gflops']:,.0f} GFLOP/s are above the roof of {roof:,.0f}"
+    peaks = rows["unit_dtype"].map(sheet.groupby("dtype")["value"].max()).astype("float64")
+    roofs = ABOVE_PRINTED * peaks / rows["unit_products"].fillna(1).clip(lower=1)
+    steps = pd.concat([rows[names].ffill(axis="columns").pct_change(axis="columns") for names in TIMES], axis="columns")
+    wrong = {
+        "its times contradict each other": (steps < -ROUNDED).any(axis="columns"),
+        "its rate is not that of its time": ~((rows["gflops"] - rates).abs() <= ROUNDED * rates),
+        "its rate is above the roof": rows["gflops"] > roofs,
+    }
+    for words, chosen in wrong.items():
+        for row, roof in zip(rows[chosen].to_dict("records"), roofs[chosen]):
+            yield f"measurements.csv: {row_label(row)}: {words} ({row['gflops']:,.0f} GFLOP/s; the roof is {roof:,.0f})"
 
 
 def row_label(row: Mapping[str, Any]) -> str:
@@ -436,27 +318,3 @@ def row_label(row: Mapping[str, Any]) -> str:
 def _some(names: Iterable[str]) -> str:
     names = list(names)
     return ", ".join([*names[:LISTED], *([f"{len(names) - LISTED} more"] if len(names) > LISTED else [])])
-
-
-#: The remedy of a finding, by its check.
-REMEDIES = {
-    "files": "`make report` finishes a run and makes its files again; a recorded file is restored by git",
-    "private": "record the run again by `tilewise record`, which takes names and paths out",
-    "whole": "run the study as config/config.yaml has it at a commit: `make report`, without other options",
-    "commit": "`git stash`, `make clean`, `make report` measure all by one commit; `git fetch --unshallow` fetches "
-    "all; a commit of another version is checked by that version",
-    "hashes": "`git stash`, `make clean`, `make report` measure all by one commit",
-    "statuses": "mend the cause (for other languages `pip install -r requirements/languages.txt`, or uninstall them), "
-    "then `rm results/<platform>/{journal,tasks,tables}/<task>.*`, `make report` measure the task again",
-    "alone": "while nothing else runs, `rm results/<platform>/{journal,tasks,tables}/<task>.*`, `make report`",
-    "possible": "look for what went wrong in the measurement; do not edit numbers",
-}
-#: The checks of a run's data by name, as docs/recording.md has them.
-CHECKS: dict[str, Callable[[Kept], Iterator[str]]] = {
-    "whole": _whole,
-    "commit": _of_one_commit,
-    "hashes": _hashes,
-    "statuses": _statuses,
-    "alone": _alone,
-    "possible": _impossible,
-}

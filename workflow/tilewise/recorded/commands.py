@@ -2,21 +2,25 @@
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from kernelscope.cli import option_type
 from kernelscope.cpp import display_path
 from tilewise import RECORDED, UserError
 from tilewise.files import write_csv
-from tilewise.recorded import check, compare, record
+from tilewise.recorded import cards, check, compare, record
 from tilewise.recorded.check import ARCHIVE
 from tilewise.recorded.compare import THRESHOLD, Comparison, Verdict
 from tilewise.study import registry
 
 #: The screen shows so many of the points that differ; the CSV has all.
 MOST_LISTED = 20
+#: The columns of these points.
+SHOWN = "task kernel dtype shape choice time_ms other_time_ms ratio ratio_low ratio_high why".split()
 PERCENT = option_type(
     "percentage (such as 3%)", lambda text: float(re.sub(r"\s*%$", "", text)), lambda value: 0 <= value < 100
 )
@@ -62,11 +66,40 @@ def add(commands: Any) -> None:
 
 def _compare(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str], int]:
     kernels = registry.load()
-    first, second = (compare.read(name, kernels) for name in options.runs)
+    runs = {name: compare.read(name, kernels) for name in options.runs}
+    first, second = (runs[name] for name in options.runs)
     found = compare.compare(first, second, kernels, options.threshold)
     if options.csv:
         write_csv(found.points, options.csv)
-    return list(_lines(found)), 1 if found.is_worse else 0
+    lines = [f"{name}: {compare.label(runs[name])}" for name in options.runs]
+    return [*lines, *_lines(found)], 1 if found.is_worse else 0
+
+
+def _lines(found: Comparison) -> Iterator[str]:
+    """A comparison as text: the kernels that differ, the points that differ most, and the outcome."""
+    known = "the runs did not both measure it" if found.overhead_us is None else f"{found.overhead_us:+.2f} µs"
+    yield f"overhead of an isolated time in the second run: {known}"
+    table, points = found.by_kernel, found.points
+    differs = table[Verdict.EQUAL] < table["points"]
+    if differs.any():
+        yield from ["", _text(table[differs].sort_values("ratio", ascending=False, kind="stable"))]
+    if not differs.all():
+        types = table[~differs].groupby("kernel", sort=False)["dtype"].agg(", ".join)  # naive (float, double)
+        named = "; ".join(f"{kernel} ({each})" for kernel, each in types.items())
+        yield f"{'equal at all points:' if differs.any() else 'All points are equal:'} {named}"
+    changed = points[points["verdict"] != Verdict.EQUAL]
+    changed = changed.loc[(changed["ratio"] - 1).abs().sort_values(ascending=False, na_position="first").index]
+    if len(changed):
+        statuses = changed["status"] + ", then " + changed["other_status"]
+        changed = changed.assign(why=changed["why"].mask(changed["verdict"] == Verdict.STATUS, statuses))
+        yield from ["", _text(changed[SHOWN].head(MOST_LISTED))]
+    if len(changed) > MOST_LISTED:
+        yield f"… and {len(changed) - MOST_LISTED} more, which --csv lists"
+    yield from ["", *filter(None, [found.ratios_line]), found.line]
+
+
+def _text(table: pd.DataFrame) -> str:
+    return table.to_string(index=False, na_rep="", float_format="{:.4g}".format)
 
 
 def _record(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str], int]:
@@ -83,7 +116,7 @@ def _record(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str], 
     if not folders or (len(folders) > 1 and not options.cards):
         raise UserError("record: name the folder of one run, such as results/nvidia-h200; with --cards of one or more")
     if options.cards:
-        path, points, left_out = record.add_cards(folders, into)
+        path, points, left_out = cards.add_cards(folders, into)
         return [*left_out, f"{path}: {points} points of further cards; see what changed with `git diff`"], 0
     target, refused = record.record(folders[0], into)
     if refused:
@@ -99,37 +132,3 @@ def _refusals(findings: Sequence[str]) -> list[str]:
     names = dict.fromkeys(finding.partition(":")[0] for finding in findings)
     remedies = [f"remedy of {name}: {check.REMEDIES[name]}" for name in names]
     return [*(f"refused: {each}" for each in findings), *remedies]
-
-
-def _lines(found: Comparison) -> Iterable[str]:
-    yield from (found.first.label, found.second.label)
-    overhead = found.overhead
-    yield f"overhead of an isolated time: {overhead.difference_us:+.2f} µs in the second run ({overhead.source})"
-    kernels, points = found.kernels, found.points
-    differ = kernels[kernels[str(Verdict.EQUAL)] < kernels["points"]]
-    yield ""
-    for row in differ.sort_values("ratio", ascending=False, kind="stable").to_dict("records"):
-        counts = ", ".join(f"{row[verdict]} {verdict}" for verdict in Verdict if row[verdict])
-        ratios = f"{row['ratio']:.3f} ({row['least']:.3f} to {row['largest']:.3f})".replace("nan (nan to nan)", "")
-        yield f"{row['kernel']:20} {row['dtype']:9} {row['points']:4} points  {ratios:26} {counts}"
-    same = kernels.drop(differ.index)
-    if len(same):
-        types = same.groupby("kernel", sort=False)["dtype"].agg(", ".join)  # naive (float, double)
-        named = "; ".join(f"{kernel} ({each})" for kernel, each in types.items())
-        yield f"{'equal at all points:' if len(differ) else 'All points are equal:'} {named}"
-    changed = points[points["verdict"] != Verdict.EQUAL]
-    changed = changed.loc[(changed["ratio"] - 1).abs().sort_values(ascending=False, na_position="first").index]
-    for row in changed.head(MOST_LISTED).to_dict("records"):
-        words = " ".join(filter(None, [row["kernel"], row["dtype"], row["shape"], row["choice"]]))
-        if row["verdict"] == Verdict.STATUS:
-            yield f"  {row['task']}: {words}: {row['status']}, then {row['other_status']}"
-            continue
-        why = f"; {row['why']}" if row["why"] else ""
-        ratio = f"{row['ratio']:.3f} ({row['ratio_low']:.3f} to {row['ratio_high']:.3f})"
-        yield f"  {row['task']}: {words}: {row['time_ms']:.4g} and {row['other_time_ms']:.4g} ms, {ratio}{why}"
-    if len(changed) > MOST_LISTED:
-        yield f"  … and {len(changed) - MOST_LISTED} more, which --csv lists"
-    yield ""
-    if found.ratios_line:
-        yield found.ratios_line
-    yield found.line
