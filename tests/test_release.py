@@ -146,7 +146,7 @@ def test_samples_of_another_run_are_refused(tmp_path):
     (run / "samples.tar.xz").write_bytes(SAMPLES)
     assert release._samples(run, tmp_path) == "tesla-t4-samples.tar.xz: has its hash"
     (run / "samples.tar.xz").write_bytes(SAMPLES * 2)
-    with pytest.raises(UserError, match=r"tesla-t4: samples\.tar\.xz: it does not have the hash of samples\.sha256"):
+    with pytest.raises(UserError, match=r"tesla-t4: samples\.sha256: this is not the sha256 of samples\.tar\.xz"):
         release._samples(run, tmp_path)
 
 
