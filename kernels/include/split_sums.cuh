@@ -28,21 +28,23 @@ __device__ __forceinline__ int first_of_part(int steps, int part, int parts)
     return static_cast<int>(static_cast<long long>(steps) * part / parts);
 }
 
-/// Adds the results of all blocks of a cluster (1, 1, parts) in the order of the parts. Each thread has VECTORS vectors of
-/// results, `result(v)`; block `part` calls `store(v, sum)` for every parts-th v.
+/// Adds the results of all blocks of a cluster (1, 1, parts) in the order of the parts. Each of THREADS threads has VECTORS
+/// vectors of results, `result(v)`; in block `part` it calls `store(v, sum)` for every parts-th v. Further threads of the
+/// block call cluster_sync() twice.
 /// @param shared_memory  VECTORS * THREADS * 16 bytes, which no thread of the block uses any more
 template <typename T, int VECTORS, int THREADS, typename Result, typename Store>
-__device__ __forceinline__ void add_parts(unsigned char* shared_memory, int part, int parts, Result&& result, Store&& store)
+__device__ __forceinline__ void add_parts(unsigned char* shared_memory, int thread, int part, int parts, Result&& result,
+                                          Store&& store)
 {
     auto* results = reinterpret_cast<Vector<T>*>(shared_memory);
     #pragma unroll
-    for (int v = 0; v < VECTORS; ++v) results[v * THREADS + threadIdx.x] = result(v);
+    for (int v = 0; v < VECTORS; ++v) results[v * THREADS + thread] = result(v);
     cluster_sync();
     for (int v = part; v < VECTORS; v += parts) {
         Vector<T> shares[MOST_PARTS];
         #pragma unroll
         for (int other = 0; other < MOST_PARTS; ++other)
-            if (other < parts) load_from_block(shares[other], shared_address(&results[v * THREADS + threadIdx.x]), other);
+            if (other < parts) load_from_block(shares[other], shared_address(&results[v * THREADS + thread]), other);
         #pragma unroll
         for (int other = 1; other < MOST_PARTS; ++other)
             #pragma unroll

@@ -191,7 +191,7 @@ dmma_pipelined(const double* A, const double* B, double* C, int n, int p, int m)
     if constexpr (SPLIT) {
         __syncthreads();  // no warp needs the ring any more
         add_parts<double, 2 * COLS * ROWS, THREADS>(
-            ring, blockIdx.z, gridDim.z,
+            ring, threadIdx.x, blockIdx.z, gridDim.z,
             [&](int i) {
                 const double (&sum)[4] = sums[i / 2 / ROWS][i / 2 % ROWS];
                 return Vector<double>{sum[i % 2], sum[2 + i % 2]};

@@ -241,7 +241,7 @@ mma_sync(const T* A, const T* B, T* C, int n, int p, int m)
     if constexpr (SPLIT) {
         __syncthreads();  // no warp needs the ring any more
         add_parts<float, ROWS * COLS, THREADS>(
-            ring, blockIdx.z, gridDim.z,
+            ring, threadIdx.x, blockIdx.z, gridDim.z,
             [&](int v) {
                 const float (&sum)[4] = sums[v / COLS][v % COLS];
                 return Vector<float>{sum[0], sum[1], sum[2], sum[3]};

@@ -131,7 +131,7 @@ split_sums(const float* A, const float* B, float* C, int n, int p, int m)
 
     __syncthreads();  // every thread is done with the stages, which hold the results from here on
     add_parts<float, ROWS * COLS / 4, THREADS>(
-        shared_memory, part, parts,
+        shared_memory, threadIdx.x, part, parts,
         [&](int v) {
             const int i = v / (COLS / 4), j = v % (COLS / 4) * 4;
             return Vector<float>{sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]};

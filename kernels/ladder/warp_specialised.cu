@@ -12,6 +12,7 @@
 // next tiles arrive.
 // Machine code: 47 instructions per 64 of k, 4 HGMMA (64 x 256 x 16); 168 registers at the launch (151 in use), no
 // spills.
+// With SPLIT (`wgmma_split`), the blocks of a cluster share the sums of few tiles, as in split_sums.cu.
 //
 //              +----- TILE_M -----+      ring:  [A 128 x 64 | B 64 x TILE_M] x STAGES
 //    64 rows   |   warp group 1   |      warp group 0: wait empty -> TMA -> full
@@ -20,13 +21,16 @@
 //
 // Elements are half or bfloat16, sums float, results rounded to the elements' type.
 // A is n x p, B is p x m, C is n x m, all row-major; the maps of A and B may be of padded copies (pad_operands).
-// Launch: block 384; grid (ceil(m / TILE_M), ceil(n / 128));
+// Launch: block 384; grid (ceil(m / TILE_M), ceil(n / 128)), with SPLIT a cluster (1, 1, parts) for each tile;
 //         dynamic shared memory 1024 + STAGES * (16384 + 128 * TILE_M + 16).
 #include "barriers.cuh"
+#include "cluster.cuh"
+#include "launches.cuh"
 #include "padded_operands.cuh"
 #include "ring.cuh"
 #include "shared_memory.cuh"
 #include "short_results.cuh"
+#include "split_sums.cuh"
 #include "tensor_copy.cuh"
 #include "tile_order.cuh"
 #include "warp_groups.cuh"
@@ -35,7 +39,8 @@
 /// @tparam T       __half or __nv_bfloat16
 /// @tparam TILE_M  columns of C per block: 64, 128, 192 or 256
 /// @tparam STAGES  of 64 of k in shared memory
-template <typename T, int TILE_M, int STAGES>
+/// @tparam SPLIT   whether the blocks of a cluster (1, 1, parts) share each sum; each has at least one step of k
+template <typename T, int TILE_M, int STAGES, bool SPLIT = false>
 __global__ void __launch_bounds__(384, 1)
 warp_specialised(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b, T* C, int n,
                  int p, int m)
@@ -45,6 +50,7 @@ warp_specialised(const __grid_constant__ TensorMap map_a, const __grid_constant_
     constexpr int A_BYTES = 128 * TILE_K * 2;
     constexpr int PANEL_BYTES = TILE_K * 128;
     constexpr int STAGE_BYTES = A_BYTES + TILE_M / 64 * PANEL_BYTES;
+    static_assert(!SPLIT || STAGES * STAGE_BYTES >= 128 * TILE_M * 4, "the results of a part lie in the ring");
 
     extern __shared__ unsigned char raw[];
     const unsigned base = (shared_address(raw) + 1023) & ~1023u;
@@ -53,6 +59,8 @@ warp_specialised(const __grid_constant__ TensorMap map_a, const __grid_constant_
     const int row = blockIdx.y * 128;
     const int column = blockIdx.x * TILE_M;
     const int steps = ceil_div(p, TILE_K);
+    const int first_step = SPLIT ? first_of_part(steps, blockIdx.z, gridDim.z) : 0;
+    const int end_step = SPLIT ? first_of_part(steps, blockIdx.z + 1, gridDim.z) : steps;
 
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) {
@@ -62,12 +70,13 @@ warp_specialised(const __grid_constant__ TensorMap map_a, const __grid_constant_
         publish_barriers();
     }
     __syncthreads();
+    wait_for_earlier_launches();
 
     Place<STAGES> place;
     if (threadIdx.x < 128) {
         give_registers<40>();
         if (threadIdx.x == 0) {
-            for (int step = 0; step < steps; ++step) {
+            for (int step = first_step; step < end_step; ++step) {
                 const unsigned to = base + place.stage * STAGE_BYTES;
                 const unsigned barrier = full + 8 * place.stage;
                 wait_for(empty + 8 * place.stage, place.parity ^ 1);
@@ -79,12 +88,16 @@ warp_specialised(const __grid_constant__ TensorMap map_a, const __grid_constant_
                 place.next();
             }
         }
+        if constexpr (SPLIT) {  // as the groups that multiply, in add_parts
+            cluster_sync();
+            cluster_sync();
+        }
     } else {
         take_registers<232>();
         const int consumer = warp_group() - 1;
         float sums[TILE_M / 2] = {};
         unsigned previous = 0;
-        for (int step = 0; step < steps; ++step) {
+        for (int step = first_step; step < end_step; ++step) {
             wait_for(full + 8 * place.stage, place.parity);
             const unsigned at = base + place.stage * STAGE_BYTES;
             const Descriptor a = rows_along_k<128>(at + consumer * 64 * TILE_K * 2);
@@ -97,12 +110,24 @@ warp_specialised(const __grid_constant__ TensorMap map_a, const __grid_constant_
             commit_products();
             wait_for_products<1>();  // those of the step before are done: its stage is free
             pin(sums);
-            if (step > 0 && threadIdx.x % 32 == 0) arrive(previous);
+            if (step > first_step && threadIdx.x % 32 == 0) arrive(previous);
             previous = empty + 8 * place.stage;
             place.next();
         }
         wait_for_products<0>();
         pin(sums);
-        store_rounded(sums, C, row + 64 * consumer, column, n, m);
+        if constexpr (SPLIT) {
+            named_sync(1, 256);  // neither group needs the ring any more
+            add_parts<float, TILE_M / 8, 256>(
+                raw + (base - shared_address(raw)), threadIdx.x - 128, blockIdx.z, gridDim.z,
+                [&](int v) {
+                    return Vector<float>{sums[4 * v], sums[4 * v + 1], sums[4 * v + 2], sums[4 * v + 3]};
+                },
+                [&](int v, const Vector<float>& sum) {
+                    store_rounded(sum.element, C, row + 64 * consumer, column + 8 * v, n, m);
+                });
+        } else {
+            store_rounded(sums, C, row + 64 * consumer, column, n, m);
+        }
     }
 }
