@@ -198,7 +198,7 @@ def assert_page_is_whole(folder, study, here, recorded, how, lost, traced, seed)
 FROM_AMPERE = {"pipelined", "async_copies", "mma_sync"}
 RINGS = {"tma_ring", "transposing_ring", "stream_k"}
 WARP_GROUPS = {"wgmma", "warp_specialised", "clusters"}
-FROM_HOPPER = RINGS | WARP_GROUPS | {"dmma", "split_sums", "dmma_split", "mma_split"}
+FROM_HOPPER = RINGS | WARP_GROUPS | {"dmma", "split_sums", "dmma_split", "mma_split", "wgmma_split"}
 ABSENT = {
     "tesla-v100": FROM_AMPERE | FROM_HOPPER,
     "nvidia-t4": FROM_AMPERE | FROM_HOPPER,

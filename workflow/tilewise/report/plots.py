@@ -35,7 +35,7 @@ LOOKS = """
     blocked numpy wgmma_int8 double_from_int8 cublas_int8 float_always triton_persistent triton_persistent_tf32
     gluon_blocked gluon_persistent numba_naive numba_tiled cutile cutile_tf32 cutile_persistent cutile_persistent_tf32
     warp_naive warp_tiled warp_tiled_tf32 cute_naive batched_ring batched_wgmma cublas_emulated cute_registers cute_ring
-    cublas_best dmma_ring wgmma_tf32 double_always split_sums dmma_split mma_split
+    cublas_best dmma_ring wgmma_tf32 double_always split_sums dmma_split mma_split wgmma_split
 """.split()
 #: What parts points that lie on each other.
 EDGE = {"edgecolor": "white", "linewidth": 0.5}
