@@ -584,8 +584,8 @@ def test_what_the_host_does_instead_is_found(gpu, config, tmp_path, built_for_gp
     [job] = work_of(points, KERNELS, gpu, config, tmp_path, built_for_gpu(points, KERNELS, gpu)).jobs()
     second, bound = cupy.cuda.Stream(non_blocking=True), operands.bound
 
-    def instead(job, A, B, C):
-        launch, facts, spaces = bound(job, A, B, C)
+    def instead(job, A, B, C, arena=None):
+        launch, facts, spaces = bound(job, A, B, C, arena)
         kept = []
 
         def elsewhere(stream):
