@@ -122,6 +122,7 @@ def test_kernels_are_ranked_back_to_back(kernels):
     assert ranked.set_index("kernel")["ms"].to_dict() == {"stream_k": 3.5, "cublas": 4.0}
 
 
+@pytest.mark.slow
 def test_what_was_recorded_is_never_slower_than_the_library(kernels):
     """At every recorded product with a time of the library."""
     timed = recorded_times("nvidia-h200", kernels)

@@ -144,6 +144,7 @@ def libraries(cache, clone, folder):
     return {path.name: path.stat().st_ino for path in cache.glob("*.so")}, done.stdout
 
 
+@pytest.mark.slow
 def test_all_clones_share_the_libraries_of_the_studys_kernels(cache, tmp_path):
     first, second = (copy_repository(tmp_path / name) for name in ("first", "second"))
     made, said = libraries(cache, first, tmp_path / "a")

@@ -44,6 +44,7 @@ def wrapped(tmp_path_factory):
     return f"{shlex.quote(script)} -DWRAPPED"
 
 
+@pytest.mark.slow
 def test_a_wrapper_in_a_folder_with_a_blank_that_adds_flags_changes_nothing(monkeypatch, tmp_path, kernels, wrapped):
     expected = faults_with(OWN, monkeypatch, tmp_path, kernels)
     assert expected and expected[0].startswith(f"{KERNEL}:26: error: race")
@@ -58,6 +59,7 @@ def test_a_library_with_a_static_libstdcxx_can_be_built_again(monkeypatch, tmp_p
         assert row["shared_load_wavefronts"] > 0
 
 
+@pytest.mark.slow
 def test_a_flag_that_the_compiler_lacks_is_left_out_and_said(monkeypatch, tmp_path, kernels, capsys):
     script = wrapper(
         tmp_path / "g++",

@@ -86,6 +86,7 @@ def test_a_kernel_claims_a_grade():
     assert CLAIMS == {"double_always": "A", "float_always": "A"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_model_has_the_grade_that_its_kernel_claims_special_numbers_too(name):
     kernel = KERNELS[name]
@@ -216,6 +217,7 @@ class Modelled:
         return C, job.row | {"status": "ok", "message": ""}
 
 
+@pytest.mark.slow
 def test_every_test_is_graded(kernels, device, config, tmp_path, monkeypatch):
     monkeypatch.setattr(method, "CURVE_SIZES", CURVE_SIZES)
     monkeypatch.setattr(method, "SPREAD_SIZE", SPREAD_SIZE)

@@ -85,6 +85,7 @@ def simulated(row, width, model):
     return [level.fetched - earlier for level, earlier in zip(levels, before, strict=True)]
 
 
+@pytest.mark.slow
 def test_the_model_counts_what_a_plain_simulation_counts(count):
     shapes = [(12, 12, 12), (16, 16, 16), (17, 5, 9), (4, 31, 8), (8, 9, 33), (1, 20, 20), (3, 3, 3), (2, 1, 1)]
     points = [Point("t", order, dtype, *shape) for order in ORDERS for shape in shapes for dtype in ("float", "double")]

@@ -82,6 +82,7 @@ def test_faulty(name, library):
         assert any(fault.line == marked[0] or re.search(rf"\bline {marked[0]}\b", fault.text) for fault in found), said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["-O3", pytest.param("-O1", marks=pytest.mark.exhaustive)])
 def test_the_verdicts_do_not_depend_on_the_level_of_optimisation(level, library, tmp_path):
     flags = [level if flag == "-O2" else flag for flag in TRACED] + [MARKED] * accepts_flag(MARKED)

@@ -121,6 +121,7 @@ def test_sparse_operands_are_made_in_double_at_once(multiplied):
 KINDS = ("normal", "positive", "wide", "scaled", "outliers", "steep", "integers", "sparse")
 
 
+@pytest.mark.slow
 @given(st.sampled_from(KINDS), st.sampled_from(KINDS), st.integers(0, 2**32), st.integers(257, 900), st.floats(0, 3))
 @settings(max_examples=60, deadline=None)
 def test_no_result_of_bytes_is_worse_than_a_few_units(of_a, of_b, seed, p, phi):

@@ -137,6 +137,7 @@ def folder(tmp_path_factory):
 # ---- The kernel ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @given(choice=st.sampled_from(CHOICES), kind_a=kinds, kind_b=kinds, seed=seeds)
 @settings(max_examples=settings().max_examples // 4, deadline=None)  # seconds each: 10 in CI, 25 in `make test-all`

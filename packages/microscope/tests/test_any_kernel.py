@@ -357,6 +357,7 @@ def test_five_lines_of_python_and_the_commands_of_the_docs_run(tmp_path, monkeyp
     assert main(["smooth.yaml"]) == 0, capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_65536_threads_cost_less_than_the_start_and_the_compile(tmp_path):
     """In seconds of the CPU, because a clock on the wall measures what else the machine does."""
     (tmp_path / "mine.cu").write_text(FILE.read_text().split("__global__ void sums(")[0])

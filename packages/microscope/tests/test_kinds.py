@@ -206,6 +206,7 @@ for form in sys.argv[1].split():
 """
 
 
+@pytest.mark.slow
 def test_three_traces_are_equal_to_the_byte_in_every_format(tmp_path):
     (tmp_path / "mine.cu").write_text(RACE.replace("BEFORE", "float x; out[1] += x;").replace("AFTER", ""))
     command = [sys.executable, "-c", EVERY_FORMAT, " ".join(FORMATS), "mine.cu", "--grid", "2", *WORDS]
