@@ -13,14 +13,12 @@ from typing import Any
 
 import pandas as pd
 
-from tilewise.evidence import Evidence, Platform
+from tilewise.evidence import Evidence
 from tilewise.explain.profiles import PER_MULTIPLY_ADD, beside_hardware, beside_schedulers, waits_of
 from tilewise.explain.timings import as_fast, by_kernel, cubes, describe, timed_rows
 from tilewise.explain.traffic import beside_traffic
 from tilewise.study.columns import COLUMNS
 from tilewise.study.device import SCHEDULERS, WARP
-from tilewise.study.kernel import Kind
-from tilewise.study.occupancy import occupancy
 
 #: The task whose kernels climb from naive to the limit of the chip.
 CLIMB = "ladder_float"
@@ -87,32 +85,23 @@ def loops(evidence: Evidence) -> pd.DataFrame:
 
 
 def _on_device(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Timed rows with how their launches lie on the device.
+    """Timed rows with how their launches lie on the device, from the recorded occupancy.
 
     Adds warps (that a multiprocessor holds), occupancy_percent, limiter and waves (blocks of the grid per blocks that
     the device holds). They are empty for a library and for a kernel that is not written in CUDA C++.
     """
-    gpus = {gpu.name: gpu for gpu in evidence.gpus}
-    other = {name for name, kernel in evidence.kernels.items() if kernel.kind != Kind.CUDA}
-    records = rows.assign(own=~rows["kernel"].isin(other)).to_dict("records")
-    found = [_of_row(row, gpus[row["platform"]]) for row in records]
-    numbers = ["warps", "occupancy_percent", "waves"]
-    added = pd.DataFrame(found, columns=[*numbers, "limiter"], index=rows.index)
-    return rows.join(added.astype({"limiter": "str"} | dict.fromkeys(numbers, "float64")))
-
-
-def _of_row(row: Mapping[str, Any], gpu: Platform) -> dict[str, Any]:
-    if not row["own"] or pd.isna(row["threads"]) or pd.isna(row["registers"]):
-        return {"limiter": ""}
-    limits, warp = gpu.device.limits, gpu.device.limits["warp_size"]
-    capability = gpu.device.gpu["compute_capability"]
-    held = occupancy(row["threads"], row["registers"], row["shared_bytes"], limits, capability)
-    return {
-        "warps": held.active_blocks * -(-row["threads"] // warp),
-        "occupancy_percent": 100 * held.occupancy,
-        "limiter": held.limiter,
-        "waves": row["blocks"] / (held.active_blocks * gpu.device.gpu["sms"]) if held.active_blocks else None,
-    }
+    key = ["platform", "kernel", "dtype", *evidence.choice]
+    held = rows[key].merge(evidence.facts["occupancy"], how="left", on=key).set_axis(rows.index)
+    blocks, sms = (
+        held["active_blocks"],
+        rows["platform"].map({gpu.name: gpu.device.gpu["sms"] for gpu in evidence.gpus}),
+    )
+    return rows.assign(
+        warps=(blocks * -(-rows["threads"] // WARP)).astype("float64"),
+        occupancy_percent=100 * held["occupancy"],
+        waves=(rows["blocks"] / (blocks.where(blocks > 0) * sms)).astype("float64"),
+        limiter=held["limiter"].fillna(""),
+    )
 
 
 def _beside_ceiling(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
