@@ -21,7 +21,6 @@ from tilewise.explain import (
 )
 from tilewise.report import tables
 
-
 #: Functions that make a table of the evidence, which has their name; so do those of tables.OVERVIEW.
 _OF_EVIDENCE: tuple[Callable[[Evidence], pd.DataFrame], ...] = (
     *(by_size.at_every_size, by_size.size_ranges, duels.duels, languages.by_language, grades.spread_of_exponents),
