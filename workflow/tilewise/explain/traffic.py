@@ -1,7 +1,6 @@
 """Memory traffic counted by the emulator: per kernel, per multiply-add, and compared with hardware counters."""
 
 import functools
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -109,23 +108,6 @@ def cache_lines(evidence: Evidence) -> pd.DataFrame:
     rows = by_shape(rows.assign(work=work))
     shown = ["platform", "kernel", "dtype", "shape", "choice", "work", "unstable", "spread_percent"]
     return rows[[*shown, *(name for name in rows if name.endswith("_per_multiply_add"))]]
-
-
-#: The counts from which an intensity follows.
-MOVED = ["global_load_sectors", "global_store_sectors"]
-
-
-def intensity(row: Mapping[str, Any]) -> float:
-    """FLOP per byte moved of a timed product, whose kernel was counted with counted_p and counted_multiply_adds.
-
-    Every block loads as much per step of k at both shapes, and stores once; the number of blocks follows from the grid.
-    NaN if nothing is moved.
-    """
-    # Multiply-adds with those beyond the edges are as many as the blocks' shares, at both shapes.
-    work = row["padded_multiply_adds"] / row["counted_multiply_adds"]
-    stores = work * row["counted_p"] / row["p"]
-    moved = 32 * (work * row["global_load_sectors"] + stores * row["global_store_sectors"])
-    return 2.0 * row["n"] * row["p"] * row["m"] / moved if moved else math.nan
 
 
 #: Traffic that a count of the emulator includes and the hardware counts separately, and the other way round.
