@@ -13,9 +13,9 @@ from typing import Any
 
 import pandas as pd
 
-from tilewise.evidence import Evidence
+from tilewise.evidence import Evidence, time_range
 from tilewise.explain.profiles import PER_MULTIPLY_ADD, beside_hardware, beside_schedulers, waits_of
-from tilewise.explain.timings import as_fast, by_kernel, cubes, describe, timed_rows
+from tilewise.explain.timings import by_kernel, cubes, describe, timed_rows
 from tilewise.explain.traffic import beside_traffic
 from tilewise.study.columns import COLUMNS
 from tilewise.study.device import SCHEDULERS, WARP
@@ -202,17 +202,14 @@ def _top_wait(row: Mapping[str, Any]) -> tuple[str, float]:
 
 def _beside_steps(part: pd.DataFrame) -> pd.DataFrame:
     """Adds percent_of_anchor, before, gain and as_fast to the rungs of one platform and element type."""
-    library = part.loc[part["anchor"], "gflops"].max()
-    steps: list[tuple[str, float | None, bool]] = []
-    fastest = None
-    for row in part.to_dict("records"):
-        if fastest is None or row["anchor"]:
-            steps.append(("", None, False))
-        else:
-            equal = as_fast(part, fastest["kernel"]).loc[part["kernel"] == row["kernel"]].iloc[0]
-            steps.append((fastest["kernel"], row["gflops"] / fastest["gflops"], bool(equal)))
-        if not row["anchor"] and (fastest is None or row["gflops"] > fastest["gflops"]):
-            fastest = row
-    added = pd.DataFrame(steps, columns=["before", "gain", "as_fast"], index=part.index)
-    part = part.assign(percent_of_anchor=100 * part["gflops"] / library)
-    return part.join(added.astype({"before": "str", "gain": "float64", "as_fast": "boolean"}))
+    own = part[~part["anchor"]]
+    before = own["kernel"].where(own["gflops"] > own["gflops"].cummax().shift(fill_value=0)).ffill().shift()
+    fastest = own.set_index("kernel").reindex(before).set_axis(own.index)
+    (low, high), (fastest_low, fastest_high) = time_range(own), time_range(fastest)
+    as_fast = ((low <= fastest_high) & (high >= fastest_low)).fillna(False).where(before.notna(), False)
+    return part.assign(
+        percent_of_anchor=100 * part["gflops"] / part.loc[part["anchor"], "gflops"].max(),
+        before=before.reindex(part.index).fillna("").astype("str"),
+        gain=(own["gflops"] / fastest["gflops"]).reindex(part.index).astype("float64"),
+        as_fast=as_fast.reindex(part.index, fill_value=False).astype("boolean"),
+    )
