@@ -166,21 +166,15 @@ class Machine:
             return Spread(value, value, value, known=False)
         return value if isinstance(value, str) else float(value)
 
-    def call(self, kernel, position, step="total"):
-        """ms of a whole call in a fresh process, or of one step of it: median and range of the repeats."""
-        calls = fitting(self.facts["cold_start"], {"kernel": kernel, "position": position, "step": step})
-        if calls["ms"].isna().all():
-            raise Untestable("no whole call was timed")
-        return Spread(calls["ms"].median(), calls["ms"].min(), calls["ms"].max())
-
-    def share_of_call(self, kernel, position, steps):
-        """Some steps of whole calls as a share of them: median and range of the repeats, each with its own steps."""
+    def call(self, kernel, position, steps=("total",), share=False):
+        """ms of a whole call in a fresh process, or of some steps of it, or these as a `share` of the call: median and
+        range of the repeats."""
         calls = fitting(self.facts["cold_start"], {"kernel": kernel, "position": position}).dropna(subset="ms")
         each = calls.pivot_table(index="repeat", columns="step", values="ms")
         if not {*steps, "total"} <= set(each):
             raise Untestable("no whole call was timed")
-        shares = each[steps].sum(axis=1) / each["total"]
-        return Spread(shares.median(), shares.min(), shares.max())
+        took = each[[*steps]].sum(axis=1) / (each["total"] if share else 1)
+        return Spread(took.median(), took.min(), took.max())
 
     def roof(self, quantity, dtype="float"):
         """A measured roof of the device: memory_bandwidth in GB/s, multiply_add_rate in GFLOP/s."""
