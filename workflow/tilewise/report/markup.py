@@ -75,8 +75,8 @@ def _cell(row, column, machine):
         return html.escape(machine(value, row.get("kernel", "")))
     if column == "decided" and not pd.isna(value):
         return "yes" if value else "<strong>no</strong>"
-    if column in ("time_ms", "cpu_ms") and pd.isna(value):
-        status = row.get("status" if column == "time_ms" else "cpu_status")
+    if column == "time_ms" and pd.isna(value):
+        status = row.get("status")
         if isinstance(status, str) and status and status != Status.OK:
             return f'<span class="status">{html.escape(status)}</span>'
     if column == "percent_of_anchor" and row.get("unlike_anchor") is True:

@@ -13,7 +13,6 @@ from tilewise.explain import (
     grades,
     languages,
     provenance,
-    sizes,
     timings,
     traffic,
     tuned,
@@ -24,7 +23,7 @@ from tilewise.report import tables
 #: Functions that make a table of the evidence, which has their name; so do those of tables.OVERVIEW.
 _OF_EVIDENCE: tuple[Callable[[Evidence], pd.DataFrame], ...] = (
     *(by_size.at_every_size, by_size.size_ranges, duels.duels, languages.by_language, grades.spread_of_exponents),
-    *(provenance.cards, provenance.not_emulated, variability.cards_differ, variability.checks, sizes.probes),
+    *(provenance.cards, provenance.not_emulated, variability.cards_differ, variability.checks),
     *(traffic.agreement, traffic.faults, tuned.tuning, tuned.variants),
 )
 #: The tables beside those of tasks, by the name that sections use.
