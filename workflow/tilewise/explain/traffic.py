@@ -132,20 +132,17 @@ def counted_against_hardware(evidence: Evidence) -> pd.DataFrame:
     keys = ["kernel", "dtype", *SHAPE, *evidence.choice]
     counted = with_words(evidence.facts["traffic"], evidence)
     both = counted.merge(evidence.facts["counters"], on=keys, suffixes=("_counted", "_hardware"))
-    about, rows = ["kernel", "dtype", "shape", "choice"], []
-    for row in both.to_dict("records"):
-        for count in columns.counts():
-            counted, hardware = row[f"{count}_counted"], row[f"{count}_hardware"]
-            if pd.isna(counted) or pd.isna(hardware):
-                continue
-            for sign, others in ((-1, _BY_OTHER_WAYS.get(count, ())), (1, _BY_THE_SAME.get(count, ()))):
-                parts = (row.get(f"{name}_counted", row.get(name)) for name in others)
-                counted += sign * sum(part for part in parts if not pd.isna(part))
-            same = counted == hardware
-            percent = 0.0 if same else 100 * (counted / hardware - 1) if hardware else None
-            numbers = {"count": count, "counted": counted, "hardware": hardware, "difference_percent": percent}
-            rows.append({name: row[name] for name in about} | numbers)
-    return pd.DataFrame(rows, columns=[*about, "count", "counted", "hardware", "difference_percent"])
+    parts = []
+    for count in columns.counts():
+        counted = both[f"{count}_counted"]
+        for sign, others in ((-1, _BY_OTHER_WAYS.get(count, ())), (1, _BY_THE_SAME.get(count, ()))):
+            for name in others:
+                counted = counted + sign * both[f"{name}_counted" if f"{name}_counted" in both else name].fillna(0)
+        about = both[["kernel", "dtype", "shape", "choice"]]
+        parts.append(about.assign(count=count, counted=counted, hardware=both[f"{count}_hardware"]))
+    rows = pd.concat(parts).sort_index(kind="stable").dropna(subset=["counted", "hardware"]).reset_index(drop=True)
+    percent = 100 * (rows["counted"] / rows["hardware"].where(rows["hardware"] > 0) - 1).astype("float64")
+    return rows.assign(difference_percent=percent.mask(rows["counted"] == rows["hardware"], 0.0))
 
 
 def agreement(evidence: Evidence) -> pd.DataFrame:
