@@ -49,15 +49,10 @@ def choice_text(row: Mapping[str, Any], kernels: Mapping[str, Kernel], without: 
         if name in without:
             continue
         if name == "block" and pd.notna(row["block_x"]):
-            words.append(f"{row['block_x']} × {_known(row['block_y'])}")
+            words.append(f"{row['block_x']} × {row['block_y']}")
         elif pd.notna(row.get(name)):
             words.append(f"{name} {row[name]}")
     return ", ".join(words)
-
-
-def _known(extent: Any) -> Any:
-    """A block's or grid's extent along y, which a damaged recording may lack."""
-    return extent if pd.notna(extent) else "?"
 
 
 def shape_text(row: Mapping[str, Any]) -> str:
@@ -67,7 +62,7 @@ def shape_text(row: Mapping[str, Any]) -> str:
 
 def pairs(x: pd.Series, y: pd.Series) -> list[str]:
     """A block or a grid as text, `(x, y)`; empty where x is."""
-    return [f"({a}, {_known(b)})" if pd.notna(a) else "" for a, b in zip(x, y)]
+    return [f"({a}, {b})" if pd.notna(a) else "" for a, b in zip(x, y)]
 
 
 def with_words(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
@@ -263,10 +258,3 @@ def made_of_short(rows: pd.DataFrame, evidence: Evidence) -> pd.Series:
     """Whether the floats of each row are computed from shorter numbers, on tensor cores."""
     makers = [name for name, kernel in evidence.kernels.items() if kernel.made_of_short]
     return rows["kernel"].isin(makers) & (rows["dtype"] == "float")
-
-
-def as_fast(rows: pd.DataFrame, kernel: str) -> pd.Series:
-    """Whether each timed row of one product is as fast as that of this kernel: their ranges of time overlap."""
-    low, high = time_range(rows)
-    own = rows["kernel"] == kernel
-    return ((low <= high[own].iloc[0]) & (high >= low[own].iloc[0])).fillna(False).astype(bool) | own
