@@ -70,7 +70,7 @@ def instructions(evidence: Evidence) -> pd.DataFrame:
     rows = _on_device(describe(timed_rows(evidence.gpu), evidence), evidence)
     best = rows.sort_values("gflops", kind="stable").drop_duplicates(["platform", *INSTANCE], keep="last")
     best = beside_hardware(best, evidence)
-    shown = ["shape", "choice", "gflops", "warps", "occupancy_percent", "limiter", *PER_MULTIPLY_ADD]
+    shown = ["shape", "choice", "gflops", "warps", *PER_MULTIPLY_ADD]
     best = best[["platform", *INSTANCE, *shown]]
     return _beside_ceiling(evidence.facts["instructions"].merge(best, how="left", on=INSTANCE), evidence)
 
@@ -87,20 +87,15 @@ def loops(evidence: Evidence) -> pd.DataFrame:
 def _on_device(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Timed rows with how their launches lie on the device, from the recorded occupancy.
 
-    Adds warps (that a multiprocessor holds), occupancy_percent, limiter and waves (blocks of the grid per blocks that
-    the device holds). They are empty for a library and for a kernel that is not written in CUDA C++.
+    Adds warps (that a multiprocessor holds) and waves (blocks of the grid per blocks that the device holds). They are
+    empty for a library and for a kernel that is not written in CUDA C++.
     """
     key = ["platform", "kernel", "dtype", *evidence.choice]
-    held = rows[key].merge(evidence.facts["occupancy"], how="left", on=key).set_axis(rows.index)
-    blocks, sms = (
-        held["active_blocks"],
-        rows["platform"].map({gpu.name: gpu.device.gpu["sms"] for gpu in evidence.gpus}),
-    )
+    held = rows[key].merge(evidence.facts["occupancy"], how="left", on=key).set_axis(rows.index)["active_blocks"]
+    sms = rows["platform"].map({gpu.name: gpu.device.gpu["sms"] for gpu in evidence.gpus})
     return rows.assign(
-        warps=(blocks * -(-rows["threads"] // WARP)).astype("float64"),
-        occupancy_percent=100 * held["occupancy"],
-        waves=(rows["blocks"] / (blocks.where(blocks > 0) * sms)).astype("float64"),
-        limiter=held["limiter"].fillna(""),
+        warps=(held * -(-rows["threads"] // WARP)).astype("float64"),
+        waves=(rows["blocks"] / (held.where(held > 0) * sms)).astype("float64"),
     )
 
 
