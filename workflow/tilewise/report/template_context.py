@@ -24,7 +24,7 @@ from tilewise.report import tables
 _OF_EVIDENCE: tuple[Callable[[Evidence], pd.DataFrame], ...] = (
     *(by_size.at_every_size, by_size.size_ranges, duels.duels, languages.by_language, grades.spread_of_exponents),
     *(provenance.cards, provenance.not_emulated, variability.cards_differ, variability.checks),
-    *(traffic.agreement, traffic.faults, tuned.tuning, tuned.variants),
+    *(traffic.agreement, traffic.faults, tuned.tuning),
 )
 #: The tables beside those of tasks, by the name that sections use.
 TABLES: dict[str, Callable[[Evidence], pd.DataFrame]] = {
