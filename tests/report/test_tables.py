@@ -135,7 +135,6 @@ def test_table_1(gpu):
     table = tables.winners(gpu.select_tasks("task1a").gpu, gpu).set_index(["shape", "kernel"])
     row = table.loc[("(8192, 1024, 8192)", "naive")]
     assert row["published_ms"] == 290.632660
-    assert (row["published_block"], row["published_grid"]) == ("(64, 16)", "(16, 512)")
     assert row["ratio"] == pytest.approx(row["published_ms"] / row["time_ms"])
     assert row["published_cpu_ms"] == 25230.9069
     assert row["published_speedup_over_cpu"] == pytest.approx(25230.9069 / 290.632660)

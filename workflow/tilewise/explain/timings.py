@@ -49,10 +49,15 @@ def choice_text(row: Mapping[str, Any], kernels: Mapping[str, Kernel], without: 
         if name in without:
             continue
         if name == "block" and pd.notna(row["block_x"]):
-            words.append(f"{row['block_x']} × {row['block_y']}")
+            words.append(f"{row['block_x']} × {_known(row['block_y'])}")
         elif pd.notna(row.get(name)):
             words.append(f"{name} {row[name]}")
     return ", ".join(words)
+
+
+def _known(extent: Any) -> Any:
+    """A block's or grid's extent along y, which a damaged recording may lack."""
+    return extent if pd.notna(extent) else "?"
 
 
 def shape_text(row: Mapping[str, Any]) -> str:
@@ -62,7 +67,7 @@ def shape_text(row: Mapping[str, Any]) -> str:
 
 def pairs(x: pd.Series, y: pd.Series) -> list[str]:
     """A block or a grid as text, `(x, y)`; empty where x is."""
-    return [f"({a}, {b})" if pd.notna(a) else "" for a, b in zip(x, y)]
+    return [f"({a}, {_known(b)})" if pd.notna(a) else "" for a, b in zip(x, y)]
 
 
 def with_words(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
@@ -79,8 +84,7 @@ def describe(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Rows of measurements.csv with the further columns that a reader needs.
 
     Adds shape, choice, block, grid (text), spread_percent (interquartile range divided by the median), between_percent
-    (from the fastest to the slowest run, divided by the median run), `unstable` (the standard deviation is above the
-    config's limit) and `anchor` (the kernel is a library).
+    (from the fastest to the slowest run, divided by the median run), `anchor` (the kernel is a library) and `card`.
     """
     return with_words(rows, evidence).assign(
         block=pairs(rows["block_x"], rows["block_y"]),
@@ -88,7 +92,6 @@ def describe(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         # The quartiles of one sample are not a range.
         spread_percent=(100 * (rows["time_q3_ms"] - rows["time_q1_ms"]) / rows["time_ms"]).where(rows["samples"] > 1),
         between_percent=(100 * (rows["run_high_ms"] - rows["run_low_ms"]) / rows["time_ms"]).where(rows["runs"] > 1),
-        unstable=rows["noise"] > evidence.max_noise,
         anchor=rows["kernel"].isin(evidence.libraries),
         card=rows["gpu_uuid"].fillna("").map(short_card).astype("str"),
     )

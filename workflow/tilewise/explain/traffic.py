@@ -106,7 +106,7 @@ def cache_lines(evidence: Evidence) -> pd.DataFrame:
         l2_lines_per_multiply_add=rows["l2_lines"] / rows["multiply_adds"],
     )
     rows = by_shape(rows.assign(work=work))
-    shown = ["platform", "kernel", "dtype", "shape", "choice", "work", "unstable", "spread_percent"]
+    shown = ["platform", "kernel", "dtype", "shape", "choice", "work", "spread_percent"]
     return rows[[*shown, *(name for name in rows if name.endswith("_per_multiply_add"))]]
 
 

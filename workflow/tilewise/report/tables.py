@@ -23,7 +23,6 @@ from tilewise.explain.timings import (
     describe,
     fastest_first,
     one_of_each_point,
-    pairs,
     swept_tasks,
     with_words,
 )
@@ -43,12 +42,8 @@ def _beside_published(table, evidence, pick_best):
     times = published[(published["quantity"] == "time") & (published["unit"] == "ms")]
     if pick_best:
         times = times.sort_values("value", kind="stable").drop_duplicates(keys)
-    times = times[keys].assign(
-        published_block=pairs(times["block_x"], times["block_y"]),
-        published_grid=pairs(times["grid_x"], times["grid_y"]),
-        published_ms=times["value"],
-    )
-    table = table.merge(times, how="left", on=keys)
+    times = times.rename(columns={"value": "published_ms"})
+    table = table.merge(times[[*keys, "published_ms"]], how="left", on=keys)
     return table.assign(ratio=table["published_ms"] / table["time_ms"])
 
 
