@@ -80,12 +80,16 @@ def cards_differ(evidence: Evidence) -> pd.DataFrame:
     """
     found = _by_point(evidence)
     found = found[found["cards_percent"] > CARDS_DIFFER]
-    clock = "the clock: " + found["low_mhz"].map("{:.0f}".format) + " to " + found["high_mhz"].map("{:.0f} MHz".format)
+    words = [f"the clock: {low:.0f} to {high:.0f} MHz" for low, high in zip(found["low_mhz"], found["high_mhz"])]
     # The product of time and clock is the number of cycles: the clock explains what that leaves of the difference.
     explained = found["high_cycles"] / found["low_cycles"] - 1 <= found["cards_percent"] / 200
     launches = found["high_ms"] - found["low_ms"] <= LAUNCH_MS
-    why = clock.where(explained, "").mask(launches, "no more apart than launches on two machines")
-    found = with_words(found.drop(columns=["low_cycles", "high_cycles"]).assign(why=why.astype("str")), evidence)
+    why = (
+        pd.Series(words, found.index, "str")
+        .where(explained, "")
+        .mask(launches, "no more apart than launches on two machines")
+    )
+    found = with_words(found.drop(columns=["low_cycles", "high_cycles"]).assign(why=why), evidence)
     return found.sort_values("cards_percent", ascending=False, kind="stable", ignore_index=True)
 
 
