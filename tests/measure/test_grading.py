@@ -242,7 +242,18 @@ def test_every_test_is_graded(kernels, device, config, tmp_path, monkeypatch):
         facts = {"grading": rows.assign(platform="h")}  # noqa: RUF012
         libraries = frozenset({"cublas"})
 
-    table = grades(Evidence, pd.DataFrame()).set_index("kernel")
+    ladder = [
+        "platform",
+        "kernel",
+        "dtype",
+        *columns.SHAPE,
+        "moduli",
+        "status",
+        "time_ms",
+        "gflops",
+        "percent_of_anchor",
+    ]
+    table = grades(Evidence, columns.set_types(pd.DataFrame(columns=ladder))).set_index("kernel")
     assert table.grade.to_dict() == CLAIMS | {"float_from_half": "none", "double_from_int8": "none"}
     assert table.gflops.isna().all() and table.moduli.dropna().to_dict() == {"double_from_int8": 15}
     shown = spread_of_exponents(Evidence)
@@ -274,7 +285,18 @@ def test_the_slowest_test_is_known_by_its_share_of_the_librarys_rate():
         facts = {"grading": pd.DataFrame(rows)}  # noqa: RUF012
         libraries = frozenset({"cublas"})
 
-    table = grades(Evidence, pd.DataFrame()).set_index("kernel")
+    ladder = [
+        "platform",
+        "kernel",
+        "dtype",
+        *columns.SHAPE,
+        "moduli",
+        "status",
+        "time_ms",
+        "gflops",
+        "percent_of_anchor",
+    ]
+    table = grades(Evidence, columns.set_types(pd.DataFrame(columns=ladder))).set_index("kernel")
     assert table.slowest_test.to_dict() == {"cublas": 100, "float_always": pytest.approx(250)}, "of finite operands"
 
 

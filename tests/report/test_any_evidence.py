@@ -18,10 +18,11 @@ from snakemake.utils import update_config
 
 from tilewise import ROOT
 from tilewise.evidence import load_evidence
-from tilewise.explain import climb, provenance, variability
+from tilewise.explain import climb, provenance
 from tilewise.nvidia import toolkits
 from tilewise.report import claims, figures, headlines, markup, notes, plots, render, sections, tables
 from tilewise.report.page import load
+from tilewise.report.template_context import TABLES
 from tilewise.rules import Study
 from tilewise.study import columns, registry
 from tilewise.study.architectures import TOOLKITS
@@ -255,17 +256,17 @@ def _fail(*_, **__):
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "piece", "section", "beside"),
+    ("owner", "name", "piece", "section", "beside"),
     [
-        (plots, "legend_of_areas", "Figure: Rates on the CPU", "04-further.md", "CPU times."),
-        (provenance, "cards", "Table: Cards of one model", "06-reading.md", "Provenance."),
-        (variability, "checks", "Table: Checks", "06-reading.md", "Provenance."),
+        (vars(plots), "legend_of_areas", "Figure: Rates on the CPU", "04-further.md", "CPU times."),
+        (TABLES, "cards", "Table: Cards of one model", "06-reading.md", "Provenance."),
+        (TABLES, "checks", "Table: Checks", "06-reading.md", "Provenance."),
     ],
 )
 def test_a_piece_that_cannot_be_made_leaves_a_note_beside_the_rest(
-    small, monkeypatch, module, name, piece, section, beside
+    small, monkeypatch, owner, name, piece, section, beside
 ):
-    monkeypatch.setattr(module, name, _fail)
+    monkeypatch.setitem(owner, name, _fail)
     text = small().section(section)
     found = notes.find_notes(text)
     assert f"{piece} cannot be made: LookupError: <no> way" in found

@@ -74,5 +74,3 @@ def test_a_card_in_use_and_rows_beside_other_work_are_said(tmp_path):
         == "MIG is on, so that the card is divided; 2 other processes on it"
     )
     assert found["measured beside other work"].startswith(f"{len(rows) // 2:,} of {len(rows) // 2 * 2:,} points")
-    facts = dict(provenance.provenance(evidence).itertuples(index=False))
-    assert facts["other users of the GPU"] == "MIG is on, so that the card is divided; 2 other processes on it"

@@ -403,7 +403,7 @@ def test_of_one_run_the_spread_is_not_known(gpu):
 
 
 def test_what_the_emulator_refuses_is_no_verdict_on_cuda(gpu, emulator):
-    quantity = "launch('error', block_x=33, block_y=33) == 'cudaErrorInvalidConfiguration'"
+    quantity = "fact('launch_limits', 'error', block_x=33, block_y=33) == 'cudaErrorInvalidConfiguration'"
     assert claims.evaluate(claim(quantity), gpu)["verdict"] == Verdict.HOLDS
     assert claims.evaluate(claim(quantity), emulator)["verdict"] == Verdict.UNTESTED
 
@@ -646,7 +646,7 @@ def test_untestable_says_why(gpu, emulator):
     ("quantity", "message"),
     [
         ("time(kernle='naive')", "no column 'kernle'"),
-        ("traffic('sectors', kernel='naive')", "no column 'sectors'"),
+        ("fact('traffic', 'sectors', kernel='naive')", "no column 'sectors'"),
         ("tiem(kernel='naive')", "'tiem' is undefined"),
         ("time(kernel='naive'", "test.quantity"),
         ("limit('threads')", "no 'threads' in limits"),
@@ -835,17 +835,17 @@ def test_verdicts_on_the_recorded_run(recorded, name, verdict, value):
 def test_the_causes_that_the_claims_name_are_in_the_record(recorded):
     seven = {"dtype": "float", "tile": 32, "ntb": 7}
     for kernel, registers, occupancy in (("multi_tile_unbounded", 40, 0.5), ("multi_tile", 32, 1.0)):
-        held = [recorded.held(column, kernel=kernel, **seven) for column in ("registers", "occupancy")]
+        held = [recorded.fact("occupancy", column, kernel=kernel, **seven) for column in ("registers", "occupancy")]
         assert held == [registers, occupancy]
     fastest = recorded.best("ntb", task="task3", kernel="multi_tile", dtype="float", tile=32, cube=8192).value
     assert fastest == 32, "a lower occupancy is no loss by itself"
-    assert recorded.held("occupancy", kernel="multi_tile", **seven | {"ntb": 32}) == 0.5
+    assert recorded.fact("occupancy", "occupancy", kernel="multi_tile", **seven | {"ntb": 32}) == 0.5
     many = {"kernel": "multi_tile", "dtype": "double", "instance": "multi_tile<double, 16, 32>"}
-    assert [recorded.loop(column, **many) for column in ("spill_bytes", "spills")] == [9088, 1056]
+    assert [recorded.fact("instructions", column, **many) for column in ("spill_bytes", "spills")] == [9088, 1056]
     block = {"kernel": "naive", "dtype": "float", "block_x": 32, "block_y": 32, "cube": 256}
-    assert recorded.traffic("sectors_per_request", **block) == 2.5, "four of a row of B, one of an element of A"
+    assert recorded.fact("traffic", "sectors_per_request", **block) == 2.5, "four of a row of B, one of an element of A"
     joules = [
-        recorded.energy("joules_per_product", kernel=kernel, dtype="float").value
+        recorded.fact("energy", "joules_per_product", kernel=kernel, dtype="float").value
         for kernel in ("naive", "tiled", "warp_tile", "tma_ring")
     ]
     assert joules == sorted(joules, reverse=True)

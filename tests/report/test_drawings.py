@@ -15,7 +15,7 @@ from prose import unpacked
 from tilewise import RECORDED
 from tilewise.evidence import load_evidence
 from tilewise.explain import climb
-from tilewise.explain.tiling import tiling
+from tilewise.explain.tiling import tile_sizes
 from tilewise.report import articles, drawings, figures, markup, plots, tables
 from tilewise.study.points import point
 
@@ -35,102 +35,67 @@ CASES = {
 }
 
 
-#: Kernels whose threads the registry's numbers do not place: parameters -> block, warp, depth, stages.
+#: Kernels whose threads the registry's numbers do not place: type, parameters, block and depth.
 TENSOR_CORES = {
-    "dmma": ("double", {"mma_rows": 16, "mma_k": 4}, (64, 64), None, None, 1),
+    "dmma": ("double", {"mma_rows": 16, "mma_k": 4}, (64, 64), None),
     "dmma_pipelined": (
         "double",
-        {"tile_n": 128, "tile_m": 128, "tile_k": 32, "warp_n": 64, "warp_m": 32, "mma_k": 8, "stages": 3}
-        | {"blocks_per_sm": 1},
+        {
+            "tile_n": 128,
+            "tile_m": 128,
+            "tile_k": 32,
+            "warp_n": 64,
+            "warp_m": 32,
+            "mma_k": 8,
+            "stages": 3,
+            "blocks_per_sm": 1,
+        },
         (128, 128),
-        (64, 32),
         32,
-        3,
     ),
     "dmma_ring": (
         "double",
         {"tile_n": 128, "tile_m": 128, "warp_n": 64, "warp_m": 32, "stages": 6, "band": 8},
         (128, 128),
-        None,  # 4 of its 12 warps only fetch
         16,
-        6,
     ),
     "mma_sync": (
         "bfloat16",
         {"tile_n": 128, "tile_m": 256, "tile_k": 64, "warp_n": 64, "warp_m": 64, "stages": 4, "blocks_per_sm": 1},
         (128, 256),
-        (64, 64),
         64,
-        4,
     ),
-    "wgmma": ("bfloat16", {"tile_m": 128, "stages": 4}, (128, 128), None, 64, 4),
-    "warp_specialised": ("bfloat16", {"tile_m": 256, "stages": 4}, (128, 256), None, 64, 4),
-    "clusters": (
-        "bfloat16",
-        {"tile_m": 256, "stages": 4, "cluster_blocks": 2, "band": 16},
-        (128, 256),
-        None,
-        64,
-        4,
-    ),
-    "wgmma_int8": (
-        "int8",
-        {"tile_m": 256, "stages": 4, "cluster_blocks": 2, "band": 16},
-        (128, 256),
-        None,
-        128,
-        4,
-    ),
+    "wgmma": ("bfloat16", {"tile_m": 128, "stages": 4}, (128, 128), 64),
+    "warp_specialised": ("bfloat16", {"tile_m": 256, "stages": 4}, (128, 256), 64),
+    "clusters": ("bfloat16", {"tile_m": 256, "stages": 4, "cluster_blocks": 2, "band": 16}, (128, 256), 64),
+    "wgmma_int8": ("int8", {"tile_m": 256, "stages": 4, "cluster_blocks": 2, "band": 16}, (128, 256), 128),
     "double_from_int8": (
         "double",
         {"moduli": 14, "tile_m": 256, "stages": 4, "cluster_blocks": 1, "band": 16},
         (128, 256),
-        None,
         128,
-        4,
     ),
-    "double_always": (
-        "double",
-        {"tile_m": 256, "stages": 4, "cluster_blocks": 2, "band": 16},
-        (128, 256),
-        None,
-        128,
-        4,
-    ),
-    "wgmma_tf32": ("tf32", {"tile_n": 256, "stages": 4, "band": 8}, (256, 128), None, 32, 4),
-    "three_tf32": ("float", {"products": 3, "tile_m": 128, "stages": 3, "band": 16}, (128, 128), None, 32, 3),
-    "float_from_bf16": (
-        "float",
-        {"tile_m": 192, "stages": 5, "cluster_blocks": 1, "band": 16},
-        (128, 192),
-        None,
-        64,
-        5,
-    ),
-    "float_from_half": (
-        "float",
-        {"tile_m": 192, "stages": 5, "cluster_blocks": 1, "band": 16},
-        (128, 192),
-        None,
-        64,
-        5,
-    ),
-    "float_always": ("float", {"tile_m": 192, "stages": 4, "band": 16, "exact_m": 256}, (128, 192), None, 64, 4),
+    "double_always": ("double", {"tile_m": 256, "stages": 4, "cluster_blocks": 2, "band": 16}, (128, 256), 128),
+    "wgmma_tf32": ("tf32", {"tile_n": 256, "stages": 4, "band": 8}, (256, 128), 32),
+    "three_tf32": ("float", {"products": 3, "tile_m": 128, "stages": 3, "band": 16}, (128, 128), 32),
+    "float_from_bf16": ("float", {"tile_m": 192, "stages": 5, "cluster_blocks": 1, "band": 16}, (128, 192), 64),
+    "float_from_half": ("float", {"tile_m": 192, "stages": 5, "cluster_blocks": 1, "band": 16}, (128, 192), 64),
+    "float_always": ("float", {"tile_m": 192, "stages": 4, "band": 16, "exact_m": 256}, (128, 192), 64),
 }
 
 
 def tiling_of(kernel, at):
-    return tiling(synthetic.launched(kernel, at))
+    return tile_sizes(synthetic.launched(kernel, at))
 
 
 @pytest.mark.parametrize("name", TENSOR_CORES)
-def test_a_tiling_on_the_tensor_cores_follows_from_tile_tensor_map_or_warp(kernels, name, device):
-    dtype, parameters, block, warp, depth, stages = TENSOR_CORES[name]
+def test_a_tiling_on_the_tensor_cores_says_what_a_block_computes(kernels, name, device):
+    dtype, parameters, block, depth = TENSOR_CORES[name]
     found = tiling_of(kernels[name], point("t", name, dtype, 8192, 8192, 8192, **parameters))
-    assert (found.block, found.warp, found.thread) == (block, warp, None)
-    assert (found.depth, found.stages, found.cluster) == (depth, stages, parameters.get("cluster_blocks", 1))
-    assert ("share what they load of B" in found.words) == (found.cluster == 2)
-    assert ("It needs 64 rows of A and 64 columns of B." in found.words) == (depth is None)
+    assert (found["block"], found["warp"], found["thread"], found["depth"]) == (block, None, None, depth)
+    words = drawings.pieces().words(found)
+    assert words.startswith(f"A block of {found['threads']} threads computes {block[0]} × {block[1]} elements of C. ")
+    assert ("It needs 64 rows of A and 64 columns of B." in words) == (depth is None)
     ElementTree.fromstring(drawings.tile_svg(found, "x", name))
 
 
@@ -141,29 +106,33 @@ def test_every_rung_has_its_drawing_and_what_is_new_in_the_last_ones_is_drawn(ke
     assert len(rungs) >= 11 and rungs <= set(IDEAS)
     drawn = {name for name in IDEAS if drawings.has_idea(name)}
     assert {"vector_loads", "pipelined", "async_copies", "tma_ring", "transposing_ring", "stream_k"} <= drawn
-    at = point("t", "tma_ring", "float", 8192, 8192, 8192, tile_n=128, tile_m=256, tile_k=16, stages=4, walk=0)
-    tiles = tiling_of(kernels["tma_ring"], at)
     for name in drawn:
-        root = ElementTree.fromstring(drawings.idea_svg(name, tiles, 15.52, "x", "Title of <it>"))
+        root = ElementTree.fromstring(drawings.idea_svg(name, 4, 15.52, "x", "Title of <it>"))
         assert root.find("{http://www.w3.org/2000/svg}title").text == "Title of <it>"
-    assert "a ring of 4 stages" in drawings.idea_svg("tma_ring", tiles, 15.52, "x", "x")
-    assert "15 full waves, then 0.52 of one" in drawings.idea_svg("stream_k", tiles, 15.52, "x", "x")
+    assert "a ring of 4 stages" in drawings.idea_svg("tma_ring", 4, 15.52, "x", "x")
+    assert "15 full waves, then 0.52 of one" in drawings.idea_svg("stream_k", 4, 15.52, "x", "x")
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_tiling_follows_from_the_registry(kernels, name):
     parameters, block, warp, thread, depth = CASES[name]
     found = tiling_of(kernels[name], point("t", name, "float", 8192, 8192, 8192, **parameters))
-    assert (found.block, found.warp, found.thread, found.depth) == (block, warp, thread, depth)
-    assert found.threads * found.thread[0] * found.thread[1] * found.repeats == block[0] * block[1]
-    assert f"{block[0]} × {block[1]} elements of C" in found.words
+    assert (found["block"], found["warp"], found["thread"], found["depth"]) == (block, warp, thread, depth)
+    assert found["threads"] * thread[0] * thread[1] * found["repeats"] == block[0] * block[1]
+    words = drawings.pieces().words(found)
+    assert (
+        f"{block[0]} × {block[1]} elements of C, a warp {warp[0]} × {warp[1] * found['repeats']} and a thread " in words
+    )
+    assert ("one." in words) == (thread == (1, 1) and found["repeats"] == 1) and ("7 times" in words) == (
+        name == "multi_tile"
+    )
+    assert ("drawn as one square" in words) == (name == "warp_tile")
 
 
 def test_threads_that_only_fetch_are_not_drawn_as_if_they_computed(kernels):
     at = point("t", "tma_ring", "float", 8192, 8192, 8192, tile_n=128, tile_m=256, tile_k=16, stages=4, walk=0)
     found = tiling_of(kernels["tma_ring"], at)
-    assert found.thread is None and found.warp is None and found.stages == 4
-    assert "holds 4 such steps" in found.words
+    assert found["thread"] is None and found["warp"] is None
 
 
 def test_a_library_has_no_tiles(kernels):

@@ -48,12 +48,17 @@ def test_a_column_is_added_to_a_table_by_its_entry_alone(edited):
     table = pd.DataFrame(columns=["kernel", "title", "reason", "registers"])
     assert "registers" not in headings.make_headings("not_emulated", table)
     layout = edited("[kernel title reason]", "[kernel title reason, Of a thread: registers]")["not_emulated"]
-    assert list(layout.select_headings(table)) == list(layout.select_headings(table, brief=True)) == list(table)
-    assert layout.select_headings(table)["registers"] == ("Of a thread", "registers per thread")
+    assert (
+        list(headings.select_headings(layout, table))
+        == list(headings.select_headings(layout, table, brief=True))
+        == list(table)
+    )
+    assert headings.select_headings(layout, table)["registers"] == ("Of a thread", "registers per thread")
 
 
-def test_a_brief_table_keeps_the_groups_of_the_whole(edited):
-    table = pd.DataFrame(columns="kernel platform dtype shape choice profiled_ms l1_hit_percent waits".split())
-    layout = edited("profiled_ms issue_percent l1_hit_percent", "profiled_ms l1_hit_percent")["profiled"]
-    assert set(layout.select_headings(table)) - set(layout.select_headings(table, brief=True)) == {"choice"}
-    assert layout.select_headings(table, brief=True)["l1_hit_percent"] == ("Hits, %", "L1")
+def test_a_brief_table_keeps_the_groups_of_the_whole_and_has_the_choice_for_the_parameters(edited):
+    table = pd.DataFrame(columns="shape kernel dtype choice tile time_ms batch_ms gflops ratio".split())
+    layout = edited("bound_ratio published_ms at_end", "published_ms at_end")["sweep"]
+    whole, brief = headings.select_headings(layout, table), headings.select_headings(layout, table, brief=True)
+    assert set(whole) - set(brief) == {"tile", "batch_ms"} and set(brief) - set(whole) == {"choice"}
+    assert brief["gflops"] == whole["gflops"] == ("Measured", "GFLOP/s")

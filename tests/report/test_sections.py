@@ -29,7 +29,7 @@ def gpu(tmp_path_factory):
         ("{{ figure('tsak3', 'x') }}", "there is no figure 'tsak3'; did you mean 'task3'"),
         ("{{ figure('rooflien', 'x') }}", "there is no figure 'rooflien'; did you mean 'roofline'"),
         ("{{ figure('shape_mpa', 'x') }}", "there is no figure 'shape_mpa'; did you mean 'shape_map'"),
-        ("{{ table('proves', 'x') }}", "there is no table 'proves'; did you mean 'probes'"),
+        ("{{ table('dules', 'x') }}", "there is no table 'dules'; did you mean 'duels'"),
         ("{% if has('cuonters') %}x{% endif %}", "there is no task or table 'cuonters'; did you mean 'counters'"),
         ("{{ tiles('tield') }}", "there is no kernel 'tield'; did you mean 'tiled'"),
         ("{{ 1.4 | tmies }}", "No filter named 'tmies'"),

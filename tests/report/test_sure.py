@@ -8,9 +8,10 @@ import pytest
 import synthetic
 from prose import checks
 
+from tilewise import RECORDED
 from tilewise.evidence import load_evidence
-from tilewise.explain import timings, traffic
-from tilewise.report import beside, tables
+from tilewise.explain import timings
+from tilewise.report import beside, figure_rows, tables
 from tilewise.rules import Study
 
 
@@ -96,14 +97,14 @@ def with_shared_roof(evidence, passes):
     return dataclasses.replace(evidence, facts=evidence.facts | {"bandwidth": pd.concat([roofs, shared])})
 
 
-def test_the_intensity_is_that_of_the_timed_shape():
-    """Tiles of 32 load 8 FLOP per byte at any size; the stores weigh less, the longer the sums are."""
-    row = {"n": 8192, "p": 8192, "m": 8192, "padded_multiply_adds": 8192.0**3}
-    blocks, steps = (256 // 32) ** 2, 256 // 32
-    counted = {"global_load_sectors": blocks * steps * 2 * 32 * 4, "global_store_sectors": blocks * 32 * 4}
-    found = traffic.intensity(row | counted | {"counted_p": 256, "counted_multiply_adds": 256.0**3})
-    loads, stores = 2 * 8192**3 / 8, 4 * 8192**2
-    assert found == pytest.approx(2 * 8192**3 / (loads + stores))
+def test_tiles_of_32_load_8_flop_per_byte_at_any_size():
+    evidence = load_evidence([RECORDED / "nvidia-h200"])
+    counted = figure_rows.described(figure_rows.counted_and_timed(evidence), evidence)
+    drawn = figure_rows.roofline(counted, evidence).set_index("kernel")
+    tiles = drawn.loc[["tiled", "matrix_struct", "dynamic_tile", "tiled_exact"]]
+    assert tiles["n"].nunique() > 1 and (tiles["intensity"] == 8).all()
+    assert drawn.loc["naive", "intensity"] == pytest.approx(0.4)
+    assert drawn.loc["tiled", "said"].endswith("TFLOP/s at 8 FLOP per byte")
 
 
 def test_counts_are_of_shapes_that_blocks_divide(config):

@@ -135,7 +135,6 @@ def test_table_1(gpu):
     table = tables.winners(gpu.select_tasks("task1a").gpu, gpu).set_index(["shape", "kernel"])
     row = table.loc[("(8192, 1024, 8192)", "naive")]
     assert row["published_ms"] == 290.632660
-    assert (row["published_block"], row["published_grid"]) == ("(64, 16)", "(16, 512)")
     assert row["ratio"] == pytest.approx(row["published_ms"] / row["time_ms"])
     assert row["published_cpu_ms"] == 25230.9069
     assert row["published_speedup_over_cpu"] == pytest.approx(25230.9069 / 290.632660)
@@ -313,8 +312,6 @@ def test_what_the_tuner_found(gpu, emulator):
     assert row["choice"] == "tile_n 128, tile_m 128, tile_k 16" and row["gflops"] == 40_000
     assert row["registry_gflops"] == 30_000 and row["gain_percent"] == pytest.approx(100 / 3)
     assert row["percent_of_anchor"] == pytest.approx(100 * 40 / 51, rel=0.01)
-    ranks = tuned.variants(gpu).set_index(["n", "tile_k"])["rank"]
-    assert ranks[8192].dropna().to_dict() == {4: 3, 8: 2, 16: 1} and pd.isna(ranks[8192, 32])
     assert table[["variants", "failed"]].sum().tolist() == [8, 2]
     # Without a GPU the recorded variants are shown beside what the emulator verified.
     both = tuned.tuning(emulator).set_index("platform")

@@ -13,7 +13,7 @@ from tilewise.study.schema import SCHEMAS
 from tilewise.study.status import LASTING, NOT_BUILT, RIGHT, Accuracy, Status
 
 #: Columns, and whose words they hold.
-COLUMNS = {"status": Status, "cpu_status": Status, "verdict": Accuracy}
+COLUMNS = {"status": Status, "verdict": Accuracy}
 
 
 def test_the_columns_of_statuses_and_verdicts_say_all_words_and_no_others():

@@ -1,10 +1,9 @@
 """Rates over sizes, from the task `sizes`: the fastest kernel of each product, and products limited by a launch."""
 
 import math
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tilewise.evidence import Evidence
@@ -33,10 +32,8 @@ def over_size(evidence: Evidence) -> pd.DataFrame:
 
     Adds `anchor`, `friendly` (n, p and m are multiples of 16) and `short` (floats are computed from short numbers).
     """
-    rows = timed_rows(evidence.facts["sizes"])
-    rows = with_words(beside_anchor(rows, rows, evidence), evidence)
+    rows = _beside_library(evidence.facts["sizes"], evidence)
     return rows.assign(
-        anchor=rows["kernel"].isin(evidence.libraries),
         friendly=(rows[SHAPE] % 16 == 0).all(axis=1).astype("bool"),
         short=made_of_short(rows, evidence),
     )
@@ -72,17 +69,12 @@ def at_every_size(evidence: Evidence) -> pd.DataFrame:
     own = rows[~rows["anchor"] & ~rows["short"] & rows["percent_of_anchor"].notna()]
     key = ["platform", "dtype", *SHAPE]
     own = own.sort_values("time_ms", kind="stable").drop_duplicates(key)
-    return own.assign(
-        rules=[str(_rules(row)) for row in own.to_dict("records")],
-        anchor_gflops=100 * own["gflops"] / own["percent_of_anchor"],
-    ).sort_values(["platform", "dtype", *SHAPE], kind="stable", ignore_index=True)
-
-
-def _rules(row: Mapping[str, Any]) -> str:
-    fraction = row["percent_of_anchor"] / 100
-    if max(row["gflops"], row["gflops"] / fraction) >= LAUNCH_DECIDES * row["launch_gflops"]:
-        return Rules.LAUNCH
-    return Rules.OWN if fraction > 1 / LEVEL else Rules.LIBRARY if fraction < LEVEL else Rules.EQUAL
+    share, anchor = own["percent_of_anchor"] / 100, 100 * own["gflops"] / own["percent_of_anchor"]
+    launch = anchor.clip(lower=own["gflops"]) >= LAUNCH_DECIDES * own["launch_gflops"]
+    rules = np.select([launch, share > 1 / LEVEL, share < LEVEL], [Rules.LAUNCH, Rules.OWN, Rules.LIBRARY], Rules.EQUAL)
+    return own.assign(rules=pd.Series(rules, own.index, "str"), anchor_gflops=anchor).sort_values(
+        ["platform", "dtype", *SHAPE], kind="stable", ignore_index=True
+    )
 
 
 def size_ranges(evidence: Evidence) -> pd.DataFrame:
@@ -104,9 +96,11 @@ def size_ranges(evidence: Evidence) -> pd.DataFrame:
 def batches(evidence: Evidence) -> pd.DataFrame:
     """The timed products of many matrices at once, with words and the rate as a percentage of the library's batched
     call."""
-    rows = timed_rows(evidence.facts["batches"])
+    rows = _beside_library(evidence.facts["batches"], evidence)
+    return rows.assign(batch_shape=rows["batch"].astype("str") + " × " + rows["shape"])
+
+
+def _beside_library(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    rows = timed_rows(rows)
     rows = with_words(beside_anchor(rows, rows, evidence), evidence)
-    return rows.assign(
-        anchor=rows["kernel"].isin(evidence.libraries),
-        batch_shape=rows["batch"].astype("str") + " × " + rows["shape"],
-    )
+    return rows.assign(anchor=rows["kernel"].isin(evidence.libraries))

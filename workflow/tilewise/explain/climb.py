@@ -13,14 +13,12 @@ from typing import Any
 
 import pandas as pd
 
-from tilewise.evidence import Evidence, Platform
+from tilewise.evidence import Evidence, time_range
 from tilewise.explain.profiles import PER_MULTIPLY_ADD, beside_hardware, beside_schedulers, waits_of
-from tilewise.explain.timings import as_fast, by_kernel, cubes, describe, timed_rows
+from tilewise.explain.timings import by_kernel, cubes, describe, timed_rows
 from tilewise.explain.traffic import beside_traffic
 from tilewise.study.columns import COLUMNS
 from tilewise.study.device import SCHEDULERS, WARP
-from tilewise.study.kernel import Kind
-from tilewise.study.occupancy import occupancy
 
 #: The task whose kernels climb from naive to the limit of the chip.
 CLIMB = "ladder_float"
@@ -72,7 +70,7 @@ def instructions(evidence: Evidence) -> pd.DataFrame:
     rows = _on_device(describe(timed_rows(evidence.gpu), evidence), evidence)
     best = rows.sort_values("gflops", kind="stable").drop_duplicates(["platform", *INSTANCE], keep="last")
     best = beside_hardware(best, evidence)
-    shown = ["shape", "choice", "gflops", "warps", "occupancy_percent", "limiter", *PER_MULTIPLY_ADD]
+    shown = ["shape", "choice", "gflops", "warps", *PER_MULTIPLY_ADD]
     best = best[["platform", *INSTANCE, *shown]]
     return _beside_ceiling(evidence.facts["instructions"].merge(best, how="left", on=INSTANCE), evidence)
 
@@ -87,32 +85,18 @@ def loops(evidence: Evidence) -> pd.DataFrame:
 
 
 def _on_device(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Timed rows with how their launches lie on the device.
+    """Timed rows with how their launches lie on the device, from the recorded occupancy.
 
-    Adds warps (that a multiprocessor holds), occupancy_percent, limiter and waves (blocks of the grid per blocks that
-    the device holds). They are empty for a library and for a kernel that is not written in CUDA C++.
+    Adds warps (that a multiprocessor holds) and waves (blocks of the grid per blocks that the device holds). They are
+    empty for a library and for a kernel that is not written in CUDA C++.
     """
-    gpus = {gpu.name: gpu for gpu in evidence.gpus}
-    other = {name for name, kernel in evidence.kernels.items() if kernel.kind != Kind.CUDA}
-    records = rows.assign(own=~rows["kernel"].isin(other)).to_dict("records")
-    found = [_of_row(row, gpus[row["platform"]]) for row in records]
-    numbers = ["warps", "occupancy_percent", "waves"]
-    added = pd.DataFrame(found, columns=[*numbers, "limiter"], index=rows.index)
-    return rows.join(added.astype({"limiter": "str"} | dict.fromkeys(numbers, "float64")))
-
-
-def _of_row(row: Mapping[str, Any], gpu: Platform) -> dict[str, Any]:
-    if not row["own"] or pd.isna(row["threads"]) or pd.isna(row["registers"]):
-        return {"limiter": ""}
-    limits, warp = gpu.device.limits, gpu.device.limits["warp_size"]
-    capability = gpu.device.gpu["compute_capability"]
-    held = occupancy(row["threads"], row["registers"], row["shared_bytes"], limits, capability)
-    return {
-        "warps": held.active_blocks * -(-row["threads"] // warp),
-        "occupancy_percent": 100 * held.occupancy,
-        "limiter": held.limiter,
-        "waves": row["blocks"] / (held.active_blocks * gpu.device.gpu["sms"]) if held.active_blocks else None,
-    }
+    key = ["platform", "kernel", "dtype", *evidence.choice]
+    held = rows[key].merge(evidence.facts["occupancy"], how="left", on=key).set_axis(rows.index)["active_blocks"]
+    sms = rows["platform"].map({gpu.name: gpu.device.gpu["sms"] for gpu in evidence.gpus})
+    return rows.assign(
+        warps=(held * -(-rows["threads"] // WARP)).astype("float64"),
+        waves=(rows["blocks"] / (held.where(held > 0) * sms)).astype("float64"),
+    )
 
 
 def _beside_ceiling(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
@@ -213,17 +197,14 @@ def _top_wait(row: Mapping[str, Any]) -> tuple[str, float]:
 
 def _beside_steps(part: pd.DataFrame) -> pd.DataFrame:
     """Adds percent_of_anchor, before, gain and as_fast to the rungs of one platform and element type."""
-    library = part.loc[part["anchor"], "gflops"].max()
-    steps: list[tuple[str, float | None, bool]] = []
-    fastest = None
-    for row in part.to_dict("records"):
-        if fastest is None or row["anchor"]:
-            steps.append(("", None, False))
-        else:
-            equal = as_fast(part, fastest["kernel"]).loc[part["kernel"] == row["kernel"]].iloc[0]
-            steps.append((fastest["kernel"], row["gflops"] / fastest["gflops"], bool(equal)))
-        if not row["anchor"] and (fastest is None or row["gflops"] > fastest["gflops"]):
-            fastest = row
-    added = pd.DataFrame(steps, columns=["before", "gain", "as_fast"], index=part.index)
-    part = part.assign(percent_of_anchor=100 * part["gflops"] / library)
-    return part.join(added.astype({"before": "str", "gain": "float64", "as_fast": "boolean"}))
+    own = part[~part["anchor"]]
+    before = own["kernel"].where(own["gflops"] > own["gflops"].cummax().shift(fill_value=0)).ffill().shift()
+    fastest = own.set_index("kernel").reindex(before).set_axis(own.index)
+    (low, high), (fastest_low, fastest_high) = time_range(own), time_range(fastest)
+    as_fast = ((low <= fastest_high) & (high >= fastest_low)).fillna(False).where(before.notna(), False)
+    return part.assign(
+        percent_of_anchor=100 * part["gflops"] / part.loc[part["anchor"], "gflops"].max(),
+        before=before.reindex(part.index).fillna("").astype("str"),
+        gain=(own["gflops"] / fastest["gflops"]).reindex(part.index).astype("float64"),
+        as_fast=as_fast.reindex(part.index, fill_value=False).astype("boolean"),
+    )

@@ -11,10 +11,7 @@ from tilewise.explain.timings import largest_square
 from tilewise.study.accuracy import CURVE, ROUNDING, SPECIAL, SPREAD, WIDE, Grade
 
 _KEYS = ["platform", "kernel", "dtype", ROUNDING]
-GRADE_COLUMNS = [
-    *(*_KEYS, "grade", "claimed_grade", "slope", "fails", "special", "holds_to", "slowest_test"),
-    *("gflops", "percent_of_anchor"),
-]
+GRADE_COLUMNS = [*_KEYS, "grade", "claimed_grade", "slope", "fails", "special", "holds_to", "slowest_test"]
 #: The tests whose operands are not finite, which may be as slow as they like.
 _INFINITE_OR_NAN = ("infinite", "not a number")
 #: Steeper than this, errors grow faster than the number of products.
@@ -37,9 +34,7 @@ def grades(evidence: Evidence, ladder: pd.DataFrame) -> pd.DataFrame:
         usual = own[~own["test"].isin([CURVE, SPREAD, *_INFINITE_OR_NAN])]
         about |= {"claimed_grade": own["claimed_grade"].iloc[0], "slowest_test": usual["percent"].min()}
         found.append(about | summary(own))
-    table = _with_rounding(pd.DataFrame(found, columns=GRADE_COLUMNS[:-2]))
-    if ladder.empty:
-        return table.assign(gflops=np.nan, percent_of_anchor=np.nan)
+    table = _with_rounding(pd.DataFrame(found, columns=GRADE_COLUMNS))
     rates = _with_rounding(largest_square(ladder)).sort_values("time_ms", kind="stable").drop_duplicates(_KEYS)
     return table.merge(rates[[*_KEYS, "gflops", "percent_of_anchor"]], how="left", on=_KEYS)
 

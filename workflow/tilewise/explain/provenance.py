@@ -1,5 +1,6 @@
 """Tables of the runs: machines, cards, sources, durations, and verification."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
@@ -18,32 +19,26 @@ def cards(evidence: Evidence) -> pd.DataFrame:
     At each point that all of them measured, a card's rate is divided by the median over the cards; the row has the
     median of these quotients. It is without rows if every card is of another model.
     """
-    key = ["task", "kernel", "dtype", *SHAPE, *evidence.choice]
-    models: dict[str, list[Platform]] = {}
-    for platform in evidence.platforms:
-        if platform.has_gpu:
-            models.setdefault(platform.device.gpu["name"], []).append(platform)
+    gpus = [platform for platform in evidence.platforms if platform.has_gpu]
     rows = []
-    for platforms in models.values():
-        names = [platform.name for platform in platforms]
-        if len(names) < 2:
-            continue
-        timed = evidence.gpu[evidence.gpu["platform"].isin(names) & evidence.gpu["time_ms"].notna()]
-        points = timed.groupby(key, dropna=False, sort=False).ngroup()
+    for _, same in itertools.groupby(sorted(gpus, key=_model), key=_model):
+        platforms = {platform.name: platform for platform in same}
+        timed = evidence.gpu[evidence.gpu["platform"].isin(platforms)]
         # A point that two parameters of an older registry told apart may occur twice.
-        times = timed.assign(point=points).pivot_table(
-            index="point", columns="platform", values="time_ms", aggfunc="median"
-        )
-        rates = 1 / times.reindex(columns=names).dropna()
-        if rates.empty:
-            continue
-        shares = 100 * rates.div(rates.median(axis=1), axis=0).median()
-        for platform in platforms:
-            mine = timed[timed["platform"] == platform.name]
-            card = (platform.name, platform.device.node, platform.device.gpu.get("uuid", ""))
-            rows.append((*card, len(rates), mine["sm_clock_mhz"].median(), shares[platform.name]))
+        point = timed.groupby(["task", "kernel", "dtype", *SHAPE, *evidence.choice], dropna=False).ngroup()
+        rates = 1 / timed.pivot_table(index=point, columns="platform", values="time_ms", aggfunc="median").dropna()
+        if len(platforms) > 1 and set(platforms) <= set(rates) and len(rates):
+            shares = 100 * rates.div(rates.median(axis=1), axis=0).median()
+            clocks = timed[timed["time_ms"].notna()].groupby("platform")["sm_clock_mhz"].median()
+            for name, each in platforms.items():
+                card = (name, each.device.node, each.device.gpu.get("uuid", ""))
+                rows.append((*card, len(rates), clocks[name], shares[name]))
     names = ["platform", "node", "gpu_uuid", "compared", "sm_clock_mhz", "rate_percent"]
     return columns.set_types(pd.DataFrame(rows, columns=names))
+
+
+def _model(platform: Platform) -> str:
+    return platform.device.gpu["name"]
 
 
 def by_card(platforms: Iterable[Platform]) -> pd.DataFrame:
@@ -92,8 +87,6 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
             "power limit": f"{gpu['power_limit_w']:.0f} W" if gpu.get("power_limit_w") else "unknown",
             "GPU's UUID": f"{cards} cards, see What each card measured" if cards > 1 else gpu.get("uuid", "unknown"),
         }
-        if "busy" in gpu:
-            facts["other users of the GPU"] = "; ".join(gpu["busy"]) or "nothing"
     for overhead in overheads([platform]).values():
         facts["overhead of an isolated time"] = f"{overhead:.1f} µs"
     facts["CPU"] = f"{cpu['name']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB"

@@ -24,6 +24,8 @@ from tilewise.study.status import Status
 FEWEST_SAMPLES = 3
 #: A choice that takes at most so many times the shortest time is as good as the best.
 NEARLY = 1.01
+#: Tables of facts that say nothing without a GPU: the emulator refuses only what this repository makes it refuse.
+OF_GPUS = ("bandwidth", "instructions", "launch_limits", "maximum_size")
 
 
 class Untestable(Exception):
@@ -140,69 +142,46 @@ class Machine:
             raise Untestable(f"no product was verified for {_words(where)}")
         return int((rows["status"] == Status.INCORRECT).sum())
 
-    def gate(self, column, **where):
-        """A column of the accuracy gate, for the longest sums that fit."""
-        return self._fact("accuracy", column, where)
+    def fact(self, table, column, **where):
+        """A column of a table of facts, for the largest shape that fits.
 
-    def traffic(self, column, **where):
-        """A count of the emulator for the largest shape that fits."""
-        return self._fact("traffic", column, where)
+        Such tables are traffic (counts of the emulator), counters (those of the GPU), instructions (of the machine code
+        that this GPU runs), occupancy, tile_choice, accuracy, energy, maximum_size and launch_limits.
+        """
+        if table in OF_GPUS:
+            self._needs_gpu()
+        if table == "instructions":
+            architecture = "sm_" + self.platform.device.gpu["compute_capability"].replace(".", "")
+            where |= {"architecture": [architecture, f"{architecture}a"]}
+        rows = self.facts[table]
+        _known(rows, [column])
+        rows = fitting(rows, where)
+        if set(SHAPE) <= set(rows):
+            rows = rows.loc[rows[SHAPE].astype("float64").prod(axis=1).sort_values(kind="stable").index]
+        rows = rows[rows[column].notna()]
+        if rows.empty:
+            raise Untestable(f"nothing in {table} for {_words(where) or column}")
+        value = rows[column].iloc[-1]
+        if table == "energy":  # which is measured once
+            return Spread(value, value, value, known=False)
+        return value if isinstance(value, str) else float(value)
 
-    def counted(self, column, **where):
-        """A count of the GPU's own counters for the largest shape that fits."""
-        return self._fact("counters", column, where)
-
-    def loop(self, column, **where):
-        """A column of the machine code that this GPU runs."""
-        self._needs_gpu()
-        architecture = "sm_" + self.platform.device.gpu["compute_capability"].replace(".", "")
-        return self._fact("instructions", column, where | {"architecture": [architecture, f"{architecture}a"]})
-
-    def energy(self, column, **where):
-        """A column of the energy task, which runs once, so that its spread is not known."""
-        value = self._fact("energy", column, where)
-        return Spread(value, value, value, known=False)
-
-    def maximum(self, column, **where):
-        """A figure of the maximum-size probe."""
-        self._needs_gpu()
-        return self._fact("maximum_size", column, where)
-
-    def call(self, kernel, position, step="total"):
-        """ms of a whole call in a fresh process, or of one step of it: median and range of the repeats."""
-        calls = fitting(self.facts["cold_start"], {"kernel": kernel, "position": position, "step": step})
-        if calls["ms"].isna().all():
-            raise Untestable("no whole call was timed")
-        return Spread(calls["ms"].median(), calls["ms"].min(), calls["ms"].max())
-
-    def share_of_call(self, kernel, position, steps):
-        """Some steps of whole calls as a share of them: median and range of the repeats, each with its own steps."""
+    def call(self, kernel, position, steps=("total",), share=False):
+        """ms of a whole call in a fresh process, or of some steps of it, or these as a `share` of the call: median and
+        range of the repeats."""
         calls = fitting(self.facts["cold_start"], {"kernel": kernel, "position": position}).dropna(subset="ms")
         each = calls.pivot_table(index="repeat", columns="step", values="ms")
         if not {*steps, "total"} <= set(each):
             raise Untestable("no whole call was timed")
-        shares = each[steps].sum(axis=1) / each["total"]
-        return Spread(shares.median(), shares.min(), shares.max())
-
-    def launch(self, column, **where):
-        """A column of the tried launches, such as outcome or error."""
-        self._needs_gpu()  # the emulator only refuses what this repository makes it refuse
-        return self._fact("launch_limits", column, where)
+        took = each[[*steps]].sum(axis=1) / (each["total"] if share else 1)
+        return Spread(took.median(), took.min(), took.max())
 
     def roof(self, quantity, dtype="float"):
         """A measured roof of the device: memory_bandwidth in GB/s, multiply_add_rate in GFLOP/s."""
-        self._needs_gpu()
-        where = {"quantity": quantity, "dtype": dtype}
-        value, noise = (self._fact("bandwidth", column, where) for column in ("measured", "noise"))
+        value, noise = (
+            self.fact("bandwidth", column, quantity=quantity, dtype=dtype) for column in ("measured", "noise")
+        )
         return Spread(value, value * (1 - noise), value * (1 + noise))
-
-    def held(self, column, **where):
-        """A column of the occupancy table."""
-        return self._fact("occupancy", column, where)
-
-    def chosen_tile(self):
-        """The tile width that dynamic_tile gets from the device's limits."""
-        return self._fact("tile_choice", "tile", {"chosen": True})
 
     def not_here(self, reason):
         """Raise Untestable for a claim outside the study's scope, with its `reason`."""
@@ -245,18 +224,6 @@ class Machine:
             if missing := [str(value) for value in listed if value not in set(tried[name])]:
                 raise Untestable(f"not measured: {name} {', '.join(missing)}")
         return ran
-
-    def _fact(self, table, column, where):
-        rows = self.facts[table]
-        _known(rows, [column])
-        rows = fitting(rows, where)
-        if set(SHAPE) <= set(rows):
-            rows = rows.loc[rows[SHAPE].astype("float64").prod(axis=1).sort_values(kind="stable").index]
-        rows = rows[rows[column].notna()]
-        if rows.empty:
-            raise Untestable(f"nothing in {table} for {_words(where) or column}")
-        value = rows[column].iloc[-1]
-        return value if isinstance(value, str) else float(value)
 
 
 @functools.lru_cache(maxsize=64)

@@ -84,8 +84,7 @@ def describe(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Rows of measurements.csv with the further columns that a reader needs.
 
     Adds shape, choice, block, grid (text), spread_percent (interquartile range divided by the median), between_percent
-    (from the fastest to the slowest run, divided by the median run), `unstable` (the standard deviation is above the
-    config's limit) and `anchor` (the kernel is a library).
+    (from the fastest to the slowest run, divided by the median run), `anchor` (the kernel is a library) and `card`.
     """
     return with_words(rows, evidence).assign(
         block=pairs(rows["block_x"], rows["block_y"]),
@@ -93,7 +92,6 @@ def describe(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         # The quartiles of one sample are not a range.
         spread_percent=(100 * (rows["time_q3_ms"] - rows["time_q1_ms"]) / rows["time_ms"]).where(rows["samples"] > 1),
         between_percent=(100 * (rows["run_high_ms"] - rows["run_low_ms"]) / rows["time_ms"]).where(rows["runs"] > 1),
-        unstable=rows["noise"] > evidence.max_noise,
         anchor=rows["kernel"].isin(evidence.libraries),
         card=rows["gpu_uuid"].fillna("").map(short_card).astype("str"),
     )
@@ -263,10 +261,3 @@ def made_of_short(rows: pd.DataFrame, evidence: Evidence) -> pd.Series:
     """Whether the floats of each row are computed from shorter numbers, on tensor cores."""
     makers = [name for name, kernel in evidence.kernels.items() if kernel.made_of_short]
     return rows["kernel"].isin(makers) & (rows["dtype"] == "float")
-
-
-def as_fast(rows: pd.DataFrame, kernel: str) -> pd.Series:
-    """Whether each timed row of one product is as fast as that of this kernel: their ranges of time overlap."""
-    low, high = time_range(rows)
-    own = rows["kernel"] == kernel
-    return ((low <= high[own].iloc[0]) & (high >= low[own].iloc[0])).fillna(False).astype(bool) | own

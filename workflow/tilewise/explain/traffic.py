@@ -1,7 +1,6 @@
 """Memory traffic counted by the emulator: per kernel, per multiply-add, and compared with hardware counters."""
 
 import functools
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -107,25 +106,8 @@ def cache_lines(evidence: Evidence) -> pd.DataFrame:
         l2_lines_per_multiply_add=rows["l2_lines"] / rows["multiply_adds"],
     )
     rows = by_shape(rows.assign(work=work))
-    shown = ["platform", "kernel", "dtype", "shape", "choice", "work", "unstable", "spread_percent"]
+    shown = ["platform", "kernel", "dtype", "shape", "choice", "work", "spread_percent"]
     return rows[[*shown, *(name for name in rows if name.endswith("_per_multiply_add"))]]
-
-
-#: The counts from which an intensity follows.
-MOVED = ["global_load_sectors", "global_store_sectors"]
-
-
-def intensity(row: Mapping[str, Any]) -> float:
-    """FLOP per byte moved of a timed product, whose kernel was counted with counted_p and counted_multiply_adds.
-
-    Every block loads as much per step of k at both shapes, and stores once; the number of blocks follows from the grid.
-    NaN if nothing is moved.
-    """
-    # Multiply-adds with those beyond the edges are as many as the blocks' shares, at both shapes.
-    work = row["padded_multiply_adds"] / row["counted_multiply_adds"]
-    stores = work * row["counted_p"] / row["p"]
-    moved = 32 * (work * row["global_load_sectors"] + stores * row["global_store_sectors"])
-    return 2.0 * row["n"] * row["p"] * row["m"] / moved if moved else math.nan
 
 
 #: Traffic that a count of the emulator includes and the hardware counts separately, and the other way round.
@@ -150,20 +132,17 @@ def counted_against_hardware(evidence: Evidence) -> pd.DataFrame:
     keys = ["kernel", "dtype", *SHAPE, *evidence.choice]
     counted = with_words(evidence.facts["traffic"], evidence)
     both = counted.merge(evidence.facts["counters"], on=keys, suffixes=("_counted", "_hardware"))
-    about, rows = ["kernel", "dtype", "shape", "choice"], []
-    for row in both.to_dict("records"):
-        for count in columns.counts():
-            counted, hardware = row[f"{count}_counted"], row[f"{count}_hardware"]
-            if pd.isna(counted) or pd.isna(hardware):
-                continue
-            for sign, others in ((-1, _BY_OTHER_WAYS.get(count, ())), (1, _BY_THE_SAME.get(count, ()))):
-                parts = (row.get(f"{name}_counted", row.get(name)) for name in others)
-                counted += sign * sum(part for part in parts if not pd.isna(part))
-            same = counted == hardware
-            percent = 0.0 if same else 100 * (counted / hardware - 1) if hardware else None
-            numbers = {"count": count, "counted": counted, "hardware": hardware, "difference_percent": percent}
-            rows.append({name: row[name] for name in about} | numbers)
-    return pd.DataFrame(rows, columns=[*about, "count", "counted", "hardware", "difference_percent"])
+    parts = []
+    for count in columns.counts():
+        counted = both[f"{count}_counted"]
+        for sign, others in ((-1, _BY_OTHER_WAYS.get(count, ())), (1, _BY_THE_SAME.get(count, ()))):
+            for name in others:
+                counted = counted + sign * both[f"{name}_counted" if f"{name}_counted" in both else name].fillna(0)
+        about = both[["kernel", "dtype", "shape", "choice"]]
+        parts.append(about.assign(count=count, counted=counted, hardware=both[f"{count}_hardware"]))
+    rows = pd.concat(parts).sort_index(kind="stable").dropna(subset=["counted", "hardware"]).reset_index(drop=True)
+    percent = 100 * (rows["counted"] / rows["hardware"].where(rows["hardware"] > 0) - 1).astype("float64")
+    return rows.assign(difference_percent=percent.mask(rows["counted"] == rows["hardware"], 0.0))
 
 
 def agreement(evidence: Evidence) -> pd.DataFrame:

@@ -1,8 +1,5 @@
 """Checks of each machine's points: what was verified, variation between runs and between cards, and clocks."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pandas as pd
 
 from tilewise.evidence import Evidence, Platform
@@ -19,8 +16,6 @@ SHORT = 0.01
 CARDS_DIFFER = 3
 #: The largest usual difference, in ms, between the launch times of two machines (docs/comparing.md).
 LAUNCH_MS = 0.0025
-#: The columns that only `_why` needs; `with_words` would show them as parameters.
-_CYCLES = ["low_cycles", "high_cycles"]
 
 
 def checks(evidence: Evidence) -> pd.DataFrame:
@@ -85,8 +80,16 @@ def cards_differ(evidence: Evidence) -> pd.DataFrame:
     """
     found = _by_point(evidence)
     found = found[found["cards_percent"] > CARDS_DIFFER]
-    found = found.assign(why=[_why(row) for row in found.to_dict("records")])
-    found = with_words(found.drop(columns=_CYCLES), evidence)
+    words = [f"the clock: {low:.0f} to {high:.0f} MHz" for low, high in zip(found["low_mhz"], found["high_mhz"])]
+    # The product of time and clock is the number of cycles: the clock explains what that leaves of the difference.
+    explained = found["high_cycles"] / found["low_cycles"] - 1 <= found["cards_percent"] / 200
+    launches = found["high_ms"] - found["low_ms"] <= LAUNCH_MS
+    why = (
+        pd.Series(words, found.index, "str")
+        .where(explained, "")
+        .mask(launches, "no more apart than launches on two machines")
+    )
+    found = with_words(found.drop(columns=["low_cycles", "high_cycles"]).assign(why=why), evidence)
     return found.sort_values("cards_percent", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -127,15 +130,6 @@ def _by_point(evidence: Evidence) -> pd.DataFrame:
         high_cycles=("cycles", "max"),
     ).reset_index()
     return found.assign(cards_percent=(100 * (found["high_ms"] / found["low_ms"] - 1)).where(found["card_count"] > 1))
-
-
-def _why(row: Mapping[str, Any]) -> str:
-    if row["high_ms"] - row["low_ms"] <= LAUNCH_MS:
-        return "no more apart than launches on two machines"
-    # The product of time and clock is the number of cycles: the clock explains what that leaves of the difference.
-    if row["high_cycles"] / row["low_cycles"] - 1 <= row["cards_percent"] / 200:
-        return f"the clock: {row['low_mhz']:.0f} to {row['high_mhz']:.0f} MHz"
-    return ""
 
 
 def _throttled(rows: pd.DataFrame, evidence: Evidence) -> pd.Series:

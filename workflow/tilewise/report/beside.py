@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from tilewise import RECORDED
 from tilewise.evidence import Evidence, load_evidence
-from tilewise.explain import sizes, timings
+from tilewise.explain import timings
 from tilewise.explain.number_format import plus_minus, rounded
 from tilewise.explain.quantities import fitting
 from tilewise.files import read_json
@@ -159,7 +159,7 @@ def largest_products(sides: Sides) -> pd.DataFrame:
     """The largest n of three matrices, and the times of the largest products, in the columns of `rows`."""
     found: list[dict[str, Any]] = []
     for side, evidence in sides.runs():
-        probes = sizes.probes(evidence)
+        probes = tables.maximum_size(evidence)
         for each in filter(lambda platform: platform.has_gpu, evidence.platforms):
             own = _largest_of(probes[probes["platform"] == each.name])
             found += [{"side": f"{side} {each.name}"} | row for row in own]

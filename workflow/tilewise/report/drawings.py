@@ -1,13 +1,13 @@
 """One drawing per kernel: what is new in it, or else which part of C a block, a warp and a thread compute."""
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 
 from kernelscope.files import read_text
 from tilewise import ROOT
-from tilewise.explain.tiling import Tiling
 from tilewise.study.kernel import Kernel
 
 #: The longer side of a block's part of C, in units of the drawing.
@@ -29,19 +29,18 @@ def has_idea(kernel: str) -> bool:
     return hasattr(pieces("ideas.html.j2"), kernel)
 
 
-def idea_svg(kernel: str, tiles: Tiling, waves: float, name: str, title: str) -> str:
+def idea_svg(kernel: str, stages: int, waves: float, name: str, title: str) -> str:
     """The drawing of what is new in a kernel, as SVG for an HTML page; `name` is unique on the page."""
-    idea = {"name": name, "title": title, "stages": tiles.stages, "waves": waves}
+    idea = {"name": name, "title": title, "stages": stages, "waves": waves}
     return str(getattr(pieces("ideas.html.j2"), kernel)(idea))
 
 
-def tile_svg(tiles: Tiling, name: str, title: str) -> str:
-    """The drawing of a tiling as SVG for an HTML page; `name` is unique on the page."""
-    side = max(tiles.block)
-    scale = _SIDE / max(side, 0.7 * (side + (tiles.depth or 0)))  # deep tiles need room, too
-    deep = min(max((tiles.depth or 0) * scale, 12.0), _SIDE)
-    before = deep + 8 * min(tiles.stages, 4)
-    return str(pieces().tiling(name, title, tiles, scale, deep, 24 + before, 40 + before))
+def tile_svg(tiles: Mapping[str, Any], name: str, title: str) -> str:
+    """The drawing of `tiling.tile_sizes` as SVG for an HTML page; `name` is unique on the page."""
+    side, depth = max(tiles["block"]), tiles["depth"] or 0
+    scale = _SIDE / max(side, 0.7 * (side + depth))  # deep tiles need room, too
+    deep = min(max(depth * scale, 12.0), _SIDE)
+    return str(pieces().tiling(name, title, tiles, scale, deep, 32 + deep, 48 + deep))
 
 
 def excerpt(kernel: Kernel, first: str) -> tuple[int, int, list[str]]:

@@ -7,11 +7,12 @@ import numpy as np
 import pandas as pd
 
 from tilewise.evidence import Evidence
-from tilewise.explain import timings, traffic
-from tilewise.explain.climb import CLIMB
+from tilewise.explain import timings
+from tilewise.explain.climb import CLIMB, explained
 from tilewise.explain.number_format import rounded
 from tilewise.report import tables
 from tilewise.study.columns import SHAPE
+from tilewise.study.device import WARP
 from tilewise.study.kernel import LANGUAGES
 
 
@@ -99,22 +100,18 @@ def accuracy_and_rate(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     return _titled(rows, titles, "\ndashed: the peak of the float units", "float_peak").sort_index()
 
 
-def roofline(counted: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """The fastest timed float product of each counted kernel, and its FLOP per byte."""
-    keys = ["kernel", "dtype", *evidence.choice]
-    measured = timings.timed_rows(evidence.gpu)
-    sizes = {"p": "counted_p", "padded_multiply_adds": "counted_multiply_adds"}
-    counted = counted.rename(columns=sizes)[[*keys, *sizes.values(), *traffic.MOVED]]
-    rows = measured.merge(counted, on=keys)
-    rows = rows[rows[traffic.MOVED].notna().all(axis=1)]
-    rows["intensity"] = [traffic.intensity(row) for row in rows.to_dict("records")]
-    rows = rows[(rows["dtype"] == "float") & (rows["intensity"] > 0)]
-    rows = timings.fastest_first(rows).drop_duplicates(timings.CASE).sort_values("gflops")
-    rows = rows.drop_duplicates(["platform", "kernel"], keep="last")
-    # Columns that are not those of a measurement would be taken for parameters.
-    table = described(timings.describe(rows[list(measured)], evidence), evidence).assign(intensity=rows["intensity"])
-    table = table.assign(said=table["said"] + " at " + _written(rows["intensity"]) + " FLOP per byte")
-    return _ranked(table, "gflops").sort_values("kernel", kind="stable")
+def counted_and_timed(evidence: Evidence) -> pd.DataFrame:
+    """The fastest timed float product of each kernel whose loads the emulator counted."""
+    rows = explained(evidence.gpu[evidence.gpu["dtype"] == "float"], evidence)
+    rows = timings.fastest_first(rows[rows["sectors_per_100"] > 0]).drop_duplicates(timings.CASE)
+    return rows.sort_values("gflops").drop_duplicates(["platform", "kernel"], keep="last")
+
+
+def roofline(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Kernels with their `intensity`: FLOP per byte loaded, at any size; a sector has 32 bytes."""
+    intensity = 2 * WARP / (32 * rows["sectors_per_100"] / 100)
+    said = rows["said"] + " at " + _written(intensity) + " FLOP per byte"
+    return _ranked(rows.assign(intensity=intensity, said=said), "gflops").sort_values("kernel", kind="stable")
 
 
 def roofs(platform: str, evidence: Evidence) -> tuple[dict[str, float], float]:

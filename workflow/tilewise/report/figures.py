@@ -118,11 +118,11 @@ def accuracy_and_rate(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     return figure
 
 
-@shows(traffic.traffic, "No roofline: no kernel was both counted and timed.", figure_rows.roofline)
+@shows(figure_rows.counted_and_timed, "No roofline: no kernel was both counted and timed.", figure_rows.roofline)
 def roofline(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     """Each float kernel at its counted FLOP per byte and its measured rate, under the roofs of memory and arithmetic.
 
-    The counts are of what moves between a multiprocessor and its caches. So a kernel may lie above the memory's roof,
+    The counts are of what a multiprocessor loads from its caches. So a kernel may lie above the memory's roof,
     if the caches served it.
     """
     figure, parts = facets(rows, ["platform"], evidence, height=5)
@@ -136,7 +136,7 @@ def roofline(rows: pd.DataFrame, evidence: Evidence) -> Figure:
             axis.plot(x, np.minimum(top, speed * x), label=label, color="black", linewidth=1.2, zorder=0)
         if peak:
             plots.write_at(axis, f"vector peak\n{rounded(peak)} TFLOP/s", (1.02, peak), axis.get_yaxis_transform())
-        axis.set(xlabel="FLOP per byte moved, counted by the emulator", ylabel="TFLOP/s, measured")
+        axis.set(xlabel="FLOP per byte loaded, counted by the emulator", ylabel="TFLOP/s, measured")
         log_scale(axis, part["intensity"])
         log_scale(axis, part["tflops"], "y")
         axis.set_ylim(top=2 * max(top, part["tflops"].max()))

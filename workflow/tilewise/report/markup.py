@@ -23,7 +23,6 @@ from kernelscope.files import read_text
 from tilewise.evidence import Evidence
 from tilewise.explain import timings
 from tilewise.explain.number_format import plus_minus, rounded
-from tilewise.explain.tiling import Tiling
 from tilewise.report import claims, drawings, headings, notes
 from tilewise.report.drawings import pieces
 from tilewise.study.columns import COLUMNS, SHAPE, is_words
@@ -76,8 +75,8 @@ def _cell(row, column, machine):
         return html.escape(machine(value, row.get("kernel", "")))
     if column == "decided" and not pd.isna(value):
         return "yes" if value else "<strong>no</strong>"
-    if column in ("time_ms", "cpu_ms") and pd.isna(value):
-        status = row.get("status" if column == "time_ms" else "cpu_status")
+    if column == "time_ms" and pd.isna(value):
+        status = row.get("status")
         if isinstance(status, str) and status and status != Status.OK:
             return f'<span class="status">{html.escape(status)}</span>'
     if column == "percent_of_anchor" and row.get("unlike_anchor") is True:
@@ -329,7 +328,7 @@ def figure_html(drawing: str, caption: str, name: str, number: int, folded: bool
 
 
 def kernel_html(
-    kernel: Kernel, tiles: Tiling, idea: str, title: str, waves: float, number: int | None
+    kernel: Kernel, tiles: Mapping[str, Any], idea: str, title: str, stages: int, waves: float, number: int | None
 ) -> tuple[str, str, str]:
     """HTML of what is new in a kernel, or else of its tiles, beside the lines of its file that begin with `idea`; its
     name; the drawing alone."""
@@ -342,9 +341,9 @@ def kernel_html(
     file = f"data:text/plain;charset=utf-8,{quote(read_text(kernel.path))}"  # to take away, scripts or not
     link = f'<a class="data" download="{kernel.path.name}" href="{file}">{place}</a>'
     if drawings.has_idea(kernel.name):
-        drawing, words = drawings.idea_svg(kernel.name, tiles, waves, name, title), ""
+        drawing, words = drawings.idea_svg(kernel.name, stages, waves, name, title), ""
     else:
-        drawing, words = drawings.tile_svg(tiles, name, title), html.escape(tiles.words)
+        drawing, words = drawings.tile_svg(tiles, name, title), pieces().words(tiles)
     caption = f"<b>{html.escape(title)}.</b> {words} {link}"
     return _framed(drawing, caption, name, number, place, code), name, drawing
 

@@ -20,7 +20,7 @@ from kernelscope.yaml_input import read_yaml
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import Evidence, Platform, load_evidence
 from tilewise.explain import quantities, timings
-from tilewise.explain.tiling import tiling
+from tilewise.explain.tiling import tile_sizes
 from tilewise.report import articles, beside, claims, figures, headings, headlines, markup, notes, sections, tables
 from tilewise.report.drawings import pieces
 from tilewise.report.template_context import FIGURES, LAYOUTS, TABLES
@@ -191,11 +191,12 @@ class Page:
         def made() -> str:
             kernel = self.evidence.kernels[name]
             device = self.evidence.device(row["platform"])
-            tiles = tiling(row)
+            tiles = tile_sizes(row)
             if not tiles:
                 return ""
-            waves = math.prod(-(-row[size] // part) for size, part in zip("nm", tiles.block)) / device.gpu["sms"]
-            found, file, drawing = markup.kernel_html(kernel, tiles, idea, title, waves, next(self._numbers["Figure"]))
+            waves = math.prod(-(-row[size] // part) for size, part in zip("nm", tiles["block"])) / device.gpu["sms"]
+            stages, number = row.get("stages"), next(self._numbers["Figure"])
+            found, file, drawing = markup.kernel_html(kernel, tiles, idea, title, stages, waves, number)
             self.drawings[file] = drawing
             return found
 

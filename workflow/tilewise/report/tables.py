@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from tilewise.evidence import Evidence, data_sheets
-from tilewise.explain import bottleneck, by_size, climb, grades, profiles, provenance, sizes, traffic, tuned
+from tilewise.explain import bottleneck, by_size, climb, grades, profiles, provenance, traffic, tuned
 from tilewise.explain.timings import (
     CASE,
     at_end,
@@ -23,7 +23,6 @@ from tilewise.explain.timings import (
     describe,
     fastest_first,
     one_of_each_point,
-    pairs,
     swept_tasks,
     with_words,
 )
@@ -43,26 +42,19 @@ def _beside_published(table, evidence, pick_best):
     times = published[(published["quantity"] == "time") & (published["unit"] == "ms")]
     if pick_best:
         times = times.sort_values("value", kind="stable").drop_duplicates(keys)
-    times = times[keys].assign(
-        published_block=pairs(times["block_x"], times["block_y"]),
-        published_grid=pairs(times["grid_x"], times["grid_y"]),
-        published_ms=times["value"],
-    )
-    table = table.merge(times, how="left", on=keys)
+    times = times.rename(columns={"value": "published_ms"})
+    table = table.merge(times[[*keys, "published_ms"]], how="left", on=keys)
     return table.assign(ratio=table["published_ms"] / table["time_ms"])
 
 
 def _beside_cpu(table, evidence):
     """Adds the CPU loop of the same machine and of source a for the same product, and the speed-ups over them."""
-    keys = ["platform", "dtype", *SHAPE]
-    cpu, published = evidence.cpu, evidence.published
-    loop = cpu[cpu["kernel"] == "kij"].drop_duplicates(keys)
-    loop = loop.rename(columns={"time_ms": "cpu_ms", "status": "cpu_status"})[[*keys, "cpu_ms", "cpu_status"]]
-    source = published[(published["kernel"] == "kij") & (published["quantity"] == "time")]
-    source = source.rename(columns={"value": "published_cpu_ms"})[[*keys[1:], "published_cpu_ms"]].drop_duplicates(
-        keys[1:]
-    )
-    table = table.merge(loop, how="left", on=keys).merge(source, how="left", on=keys[1:])
+    product = ["dtype", *SHAPE]
+    loop, source = (rows[rows["kernel"] == "kij"] for rows in (evidence.cpu, evidence.published))
+    loop = loop.rename(columns={"time_ms": "cpu_ms"}).drop_duplicates(["platform", *product])
+    source = source[source["quantity"] == "time"].rename(columns={"value": "published_cpu_ms"}).drop_duplicates(product)
+    table = table.merge(loop[["platform", *product, "cpu_ms"]], how="left", on=["platform", *product])
+    table = table.merge(source[[*product, "published_cpu_ms"]], how="left", on=product)
     return table.assign(
         speedup_over_cpu=table["cpu_ms"] / table["time_ms"],
         published_speedup_over_cpu=table["published_cpu_ms"] / table["published_ms"],
@@ -131,6 +123,21 @@ def ladder(evidence: Evidence) -> pd.DataFrame:
         peak_gflops=peak,
         percent_of_peak=100 * table["gflops"] / peak,
     )
+
+
+def maximum_size(evidence: Evidence) -> pd.DataFrame:
+    """Every product that the probe of the largest size timed, or could not, from small to large.
+
+    Adds gflops, and published_ms: the time in source a's Table 3, where it has the same kernel at the same n.
+    """
+    published = evidence.published
+    source = published[published["place"] == "Table 3"].set_index(["kernel", "n"])["value"]
+    rows = evidence.facts["maximum_size"].sort_values("timed_n", kind="stable")
+    rows = rows.drop_duplicates(["platform", "kernel", "timed_n"], keep="last")
+    return rows.assign(
+        gflops=2e-6 * rows["timed_n"].astype("float64") ** 3 / rows["time_ms"],
+        published_ms=[source.get(key) for key in zip(rows["kernel"], rows["timed_n"])],
+    ).astype({"published_ms": "float64"})
 
 
 def cold_start(evidence: Evidence) -> pd.DataFrame:
@@ -223,17 +230,16 @@ def rungs_double(evidence: Evidence) -> pd.DataFrame:
     return climb.rungs(climb.climb(evidence, "ladder_double"), evidence)
 
 
+#: The tables of methods whose facts are not shown as they are.
 _OF_METHOD = {
     "tune": tuned.tuning,
     "accuracy": accuracy,
     "energy": energy,
-    "grading": lambda evidence: evidence.facts["grading"],
-    "maximum_size": sizes.probes,
+    "maximum_size": maximum_size,
     "cold_start": cold_start,
     "launch_limits": launch_limits,
     "bandwidth": bandwidth,
     "sizes": by_size.over_size,
-    "overhead": lambda evidence: evidence.facts["overhead"],
     "calls": calls,
     "batches": by_size.batches,
 }
@@ -243,7 +249,7 @@ def task(name: str, evidence: Evidence) -> pd.DataFrame:
     """The table of a task: every point of a sweep, or what its method found."""
     own, method, chosen = evidence.select_tasks(name), evidence.method(name), chosen_columns(evidence)
     if method != "sweep":
-        return _OF_METHOD[method](own)
+        return _OF_METHOD[method](own) if method in _OF_METHOD else own.facts[method]
     timed = pd.concat([own.gpu, own.cpu], ignore_index=True)
     # If a kernel was timed nowhere, such as a new kernel on a machine without a GPU, the table can only show whether it
     # is right.

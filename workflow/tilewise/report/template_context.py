@@ -1,7 +1,6 @@
 """Tables and figures for sections, by name, in addition to those of tasks."""
 
 from collections.abc import Callable
-from types import ModuleType
 
 import pandas as pd
 
@@ -14,7 +13,6 @@ from tilewise.explain import (
     grades,
     languages,
     provenance,
-    sizes,
     timings,
     traffic,
     tuned,
@@ -22,27 +20,16 @@ from tilewise.explain import (
 )
 from tilewise.report import tables
 
-
-def _of(module: ModuleType, name: str) -> Callable[[Evidence], pd.DataFrame]:
-    return lambda evidence: getattr(module, name)(evidence)
-
-
-#: Functions of these names make a table of the evidence; so do those of tables.OVERVIEW.
-_OF_EVIDENCE = {
-    by_size: ("at_every_size", "size_ranges"),
-    duels: ("duels",),
-    languages: ("by_language",),
-    grades: ("spread_of_exponents",),
-    provenance: ("cards", "not_emulated"),
-    variability: ("cards_differ", "checks"),
-    sizes: ("probes",),
-    traffic: ("agreement", "faults"),
-    tuned: ("tuning", "variants"),
-}
+#: Functions that make a table of the evidence, which has their name; so do those of tables.OVERVIEW.
+_OF_EVIDENCE: tuple[Callable[[Evidence], pd.DataFrame], ...] = (
+    *(by_size.at_every_size, by_size.size_ranges, duels.duels, languages.by_language, grades.spread_of_exponents),
+    *(provenance.cards, provenance.not_emulated, variability.cards_differ, variability.checks),
+    *(traffic.agreement, traffic.faults, tuned.tuning),
+)
 #: The tables beside those of tasks, by the name that sections use.
 TABLES: dict[str, Callable[[Evidence], pd.DataFrame]] = {
     **tables.OVERVIEW,
-    **{name: _of(module, name) for module, names in _OF_EVIDENCE.items() for name in names},
+    **{make.__name__: make for make in _OF_EVIDENCE},
     "counted": lambda evidence: traffic.counted_against_hardware(evidence).query("counted != hardware"),
     "gate": lambda evidence: accuracy.gate(tables.accuracy(evidence)),
     "instructions": climb.loops,
