@@ -156,8 +156,8 @@ function listen(drawing) {
 }
 document.querySelectorAll(".drawing").forEach(listen);
 
-// ---- Figures and tables to take away. The page may have been sent to somebody without the folder beside it, to which
-// its links lead.
+// ---- Figures and tables to take away, which the page has in it.
+for (const link of document.querySelectorAll("a.data:not([href])")) link.href = "#"; // a link for the keyboard, too
 function save(name, text, type) {
   const link = element("a", { download: name, href: URL.createObjectURL(new Blob([text], { type })) });
   document.body.append(link);

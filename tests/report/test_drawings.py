@@ -278,6 +278,5 @@ def test_one_dot_is_a_sentence(tmp_path):
     figure = figures.task("one", evidence)
     assert len(evidence.gpu) == 1
     assert figures.missing_reason(figure) == "One point of this task was timed; its table has it."
-    shown = markup.missing_html(figures.missing_reason(figure), "One")
+    shown = markup.missing_html(figures.missing_reason(figure), "One", "one")
     assert shown.startswith('<p class="none"') and "<svg" not in shown
-    assert figures.missing_reason(figures.svg(figure)) == figures.missing_reason(figure), "also if it was drawn before"

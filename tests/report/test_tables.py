@@ -338,13 +338,14 @@ DRAWN += [pytest.param("emulator", name, marks=[pytest.mark.exhaustive] * (name 
 @pytest.mark.slow
 @pytest.mark.parametrize(("where", "task"), DRAWN)
 def test_the_rows_of_a_task_alone_give_the_same_figure(task, where, recorded, emulators_folder, request):
-    """Of a run with one platform, the page takes the figures that were drawn of each task by itself."""
+    """The file of a task, which is drawn from it alone, shows what the page shows."""
     whole = request.getfixturevalue(where)
     folder, kept = (recorded / "nvidia-h200", "none") if where == "gpu" else (emulators_folder, ".")
     own = load_evidence([folder], task, recorded / kept, whole.kernels)
-    drawing = figures.svg(figures.task(task, own))
+    figure = figures.task(task, own)
+    drawing = figures.svg(figure)
     bare = own.method(task) in UNDRAWN
-    assert figures.missing_reason(drawing).startswith("This task has no figure") == bare
+    assert figures.missing_reason(figure).startswith("This task has no figure") == bare
     assert drawing.startswith("<svg") and (bare or where == "gpu" or "recorded" in drawing)
     assert _named(drawing) == _named(figures.svg(figures.task(task, whole))), "the same data gives the same picture"
 

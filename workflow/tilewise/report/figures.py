@@ -78,7 +78,7 @@ OVERVIEW: dict[str, Callable[[Evidence], Figure]] = {name: functools.partial(dra
 
 def save(draw: Callable[[], Figure], path: Path | str) -> None:
     """Draw a figure and write it atomically as SVG; if drawing fails, write a figure with the note."""
-    drawing = notes.attempt(str(path), lambda: svg(draw()), lambda note: svg(empty_figure(note)))
+    drawing = notes.attempt(str(path), lambda: svg(draw(), Path(path).stem), lambda note: svg(empty_figure(note)))
     with atomic_path(path) as temporary:
         temporary.write_text(drawing, encoding="utf-8")
 

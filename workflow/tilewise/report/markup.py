@@ -2,7 +2,7 @@
 
 A table of many rows shows the first. The whole is packed beside a fold, whose opening makes a table of it that
 can be sorted and filtered (DataTables, bundled by itables); so is a figure that few want. Without scripts the page
-reads, and its links lead to files beside it.
+reads, but gives nothing to take away.
 """
 
 import base64
@@ -30,8 +30,6 @@ from tilewise.study.columns import COLUMNS, SHAPE, is_words
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Accuracy, Status
 
-#: The folder beside the page with its figures and tables, one file each; with scripts, a link takes the page's own.
-FIGURES_FOLDER = "figures"
 #: Of a table of more rows the others are in its fold.
 MOST_ROWS = 15
 _MISSING = "–"
@@ -255,21 +253,14 @@ def anchor_of(title: str) -> str:
 
 
 def csv_link(table: pd.DataFrame, name: str) -> str:
-    """A link by which a reader takes a table away: with scripts from the page, without from the folder beside it."""
+    """A link by which a reader takes a table away from the page, which page.js leads there."""
     packed = pack(table.to_csv(index=False, float_format="%.6g"))
-    about = f'download="{name}.csv" href="{FIGURES_FOLDER}/{name}.csv" data-packed="{packed}"'
-    return f'<a class="data" {about} aria-label="{name} as CSV">CSV</a>'
+    return f'<a class="data" download="{name}.csv" data-packed="{packed}" aria-label="{name} as CSV">CSV</a>'
 
 
 def pack(text: str) -> str:
     """A text by gzip, in base64; page.js unpacks it."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
-
-
-def packed_files(page: str) -> dict[str, str]:
-    """The tables to which the links of a page lead, by the name of their files."""
-    found = re.findall(rf'href="{FIGURES_FOLDER}/([^"/]+)" data-packed="([^"]*)"', page)
-    return {name: gzip.decompress(base64.b64decode(packed)).decode() for name, packed in found}
 
 
 def claims_html(verdicts: pd.DataFrame, evidence: Evidence, number: int | None = None) -> str:
@@ -313,26 +304,14 @@ def _strip(own: pd.DataFrame, evidence: Evidence) -> str:
     return pieces().strip(f"{evidence.labels[own['platform'].iloc[0]]}: {claims.counts(own)}", sources)
 
 
-def missing_html(missing: str, title: str, name: str = "") -> str:
+def missing_html(missing: str, title: str, name: str) -> str:
     """A sentence, without a number, in place of a figure that shows nothing."""
     words = notes.note_html(missing) if notes.is_note(missing) else html.escape(missing)
-    return f'<p class="none" id="figure-{name or name_of(title)}"><b>{html.escape(title)}.</b> {words}</p>'
+    return f'<p class="none" id="figure-{name}"><b>{html.escape(title)}.</b> {words}</p>'
 
 
-def figure_html(drawing: str, caption: str, name: str, number: int, folded: bool = False) -> tuple[str, str, str]:
-    """HTML of a figure that `figures.svg` made; its name; the drawing alone."""
-    name = name or name_of(caption)
-    from tilewise.report.svg import inline  # Matplotlib is slow to import, and a start of Snakemake needs no drawings
-
-    drawing = inline(drawing, name, Markup(_title_of(caption)).striptags(), Markup(caption).striptags())
-    return _framed(drawing, caption, name, number, folded=folded), name, drawing
-
-
-def kernel_html(
-    kernel: Kernel, tiles: Tiling, idea: str, title: str, waves: float, number: int | None
-) -> tuple[str, str, str]:
-    """HTML of what is new in a kernel, or else of its tiles, beside the lines of its file that begin with `idea`; its
-    name; the drawing alone."""
+def kernel_html(kernel: Kernel, tiles: Tiling, idea: str, title: str, waves: float, number: int) -> str:
+    """HTML of what is new in a kernel, or else of its tiles, beside the lines of its file that begin with `idea`."""
     name, title = f"story-tiles-of-{kernel.name}", title or f"Tiles of {kernel.name}"
     place, code = kernel.path.name, ""
     if idea:
@@ -346,19 +325,12 @@ def kernel_html(
     else:
         drawing, words = drawings.tile_svg(tiles, name, title), html.escape(tiles.words)
     caption = f"<b>{html.escape(title)}.</b> {words} {link}"
-    return _framed(drawing, caption, name, number, place, code), name, drawing
+    return figure_html(drawing, caption, name, number, place, code)
 
 
-def steps_html(name: str, number: int) -> tuple[str, str]:
-    """HTML of the drawing of a ring, whose steps a reader chooses by buttons; the drawing alone."""
-    ideas = pieces("ideas.html.j2")
-    drawing = str(ideas.filling(name))
-    caption = "<b>A ring fills and empties.</b> Choose a step."
-    return _framed(f"{ideas.buttons(name)}{drawing}", caption, name, number), drawing
-
-
-def _framed(
-    drawing: str, caption: str, name: str, number: int | None, place: str = "", code: str = "", folded: bool = False
+def figure_html(
+    drawing: str, caption: str, name: str, number: int, place: str = "", code: str = "", folded: bool = False
 ) -> str:
+    """HTML of a drawing with its number and caption, `folded` or not, and with the lines of `code` from a `place`."""
     title, shown = Markup(_title_of(caption)).striptags(), pack(drawing) if folded else Markup(drawing)
-    return pieces().figure(name, title, Markup(caption), number, shown, FIGURES_FOLDER, place, code, folded)
+    return pieces().figure(name, title, Markup(caption), number, shown, place, code, folded)

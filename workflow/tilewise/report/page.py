@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
+from matplotlib.figure import Figure
 
 from kernelscope.yaml_input import read_yaml
 from tilewise import RECORDED, ROOT, UserError
@@ -34,20 +35,15 @@ _TITLE, _FIRST_WORDS = r"<h1[^>]*>(.*?)<a ", r"<p>(.*?)</p>"
 
 
 class Page:
-    """The functions of sections, and the page made of them.
+    """The functions of sections, and the page made of them; `sides` are the runs that stand side by side."""
 
-    `drawn` is the folder of the tasks' figures, if they are drawn already, and `sides` are the runs that stand side by
-    side.
-    """
-
-    def __init__(self, evidence: Evidence, drawn: Path | str | None = None, sides: beside.Sides | None = None) -> None:
-        self.evidence, self.drawn = evidence, drawn
+    def __init__(self, evidence: Evidence, sides: beside.Sides | None = None) -> None:
+        self.evidence = evidence
         self.sides = sides or beside.Sides(None, evidence)
         self.tasks: dict[str, Any] = evidence.config["tasks"]
-        self.drawings: dict[str, str] = {}
         self._begin()
         self._pieces: list[str] = []
-        self._made: dict[str, Any] = {}
+        self._tables: dict[str, pd.DataFrame] = {}
         self._markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
 
     # ---- What sections may call --------------------------------------------------------------------------------------
@@ -76,9 +72,9 @@ class Page:
         """The figure of a task, of `figures.OVERVIEW` or of FIGURES, with its caption in Markdown, or `folded`."""
         if name not in self.tasks and name not in figures.OVERVIEW and name not in FIGURES:
             return Markup("")
-        draw = functools.partial(self._once, f"figure {name}", lambda: self._drawn(name))
+        draw = figures.task if name in self.tasks else figures.draw
         anchor = name if name in (*self.tasks, "climb", "rungs") else ""
-        return self._piece(f"Figure: {title}", lambda: self._framed(draw(), title, caption, anchor, folded))
+        return self._figure(title, caption, lambda: draw(name, self.evidence), anchor, folded)
 
     def table(self, name: str, title: str, caption: str = "", layout: str = "", folded: bool = False) -> Markup:
         """The table of a task or of TABLES, with its caption in Markdown; a `folded` one is only its fold."""
@@ -144,11 +140,10 @@ class Page:
     def speedups(self, title: str, caption: str = "") -> Markup:
         """The speed-up over the naive kernel, rung by rung, of this run and the recorded ones."""
 
-        def made() -> str:
-            drawn = headlines.draw_speedups(headlines.speedups(self.sides), self.sides)
-            return self._framed(figures.svg(drawn), title, caption, "speedups")
+        def draw() -> Figure:
+            return headlines.draw_speedups(headlines.speedups(self.sides), self.sides)
 
-        return self._piece(f"Figure: {title}", made)
+        return self._figure(title, caption, draw, "speedups")
 
     def largest_products(self, title: str, caption: str = "", blank: str = "") -> Markup:
         """The largest n of the source, the recorded runs and this run, and what was timed there."""
@@ -195,11 +190,20 @@ class Page:
             if not tiles:
                 return ""
             waves = math.prod(-(-row[size] // part) for size, part in zip("nm", tiles.block)) / device.gpu["sms"]
-            found, file, drawing = markup.kernel_html(kernel, tiles, idea, title, waves, next(self._numbers["Figure"]))
-            self.drawings[file] = drawing
-            return found
+            return markup.kernel_html(kernel, tiles, idea, title, waves, next(self._numbers["Figure"]))
 
         return self._piece(f"Figure: Tiles of {name}", made)
+
+    def filling(self) -> Markup:
+        """How a ring of stages fills, in steps that a reader chooses."""
+
+        def made() -> str:
+            name, ideas = "story-ring", pieces("ideas.html.j2")
+            caption = "<b>A ring fills and empties.</b> Choose a step."
+            drawing = f"{ideas.buttons(name)}{ideas.filling(name)}"
+            return markup.figure_html(drawing, caption, name, next(self._numbers["Figure"]))
+
+        return self._piece("Figure: ring", made)
 
     def box(self, kernel: str) -> Markup:
         """The numbers of a rung in float."""
@@ -224,43 +228,27 @@ class Page:
 
     def frame(self, name: str) -> pd.DataFrame:
         """A table of TABLES, or of a task."""
-        make = TABLES.get(name, functools.partial(tables.task, name))
-        return self._once(f"table {name}", lambda: make(self.evidence))
-
-    def _once(self, name: str, make: Callable[[], Any]) -> Any:
-        """A table or a drawing that several pieces need."""
-        if name not in self._made:
-            self._made[name] = make()
-        return self._made[name]
-
-    def _drawn(self, name: str) -> str:
-        if name in self.tasks:
-            if self.drawn:
-                return Path(self.drawn, f"{name}.svg").read_text(encoding="utf-8")
-            return figures.svg(figures.task(name, self.evidence))
-        return figures.svg(figures.draw(name, self.evidence))
+        if name not in self._tables:  # several pieces need it
+            self._tables[name] = TABLES.get(name, functools.partial(tables.task, name))(self.evidence)
+        return self._tables[name]
 
     def _caption(self, title: str, caption: str) -> str:
         """The title and caption of a table or figure as HTML."""
         words = self._markdown.renderInline(" ".join(caption.split()))
         return f"<b>{escape(title)}.</b> {words}".rstrip()
 
-    def _framed(self, figure: Any, title: str, caption: str, anchor: str, folded: bool = False) -> str:
-        words = self._caption(title, caption)
-        if missing := figures.missing_reason(figure):
-            return markup.missing_html(missing, title, anchor)
-        made, name, drawing = markup.figure_html(figure, words, anchor, next(self._numbers["Figure"]), folded)
-        self.drawings[name] = drawing
-        return made
-
-    def filling(self) -> Markup:
-        """How a ring of stages fills, in steps that a reader chooses."""
-
+    def _figure(
+        self, title: str, caption: str, draw: Callable[[], Figure], anchor: str = "", folded: bool = False
+    ) -> Markup:
         def made() -> str:
-            html, self.drawings["story-ring"] = markup.steps_html("story-ring", next(self._numbers["Figure"]))
-            return html
+            figure, words = draw(), self._caption(title, caption)
+            name = anchor or markup.name_of(words)
+            if missing := figures.missing_reason(figure):
+                return markup.missing_html(missing, title, name)
+            drawing = figures.svg(figure, name, title, Markup(words).striptags())
+            return markup.figure_html(drawing, words, name, next(self._numbers["Figure"]), folded=folded)
 
-        return self._piece("Figure: ring", made)
+        return self._piece(f"Figure: {title}", made)
 
     # ---- From pieces to the page -------------------------------------------------------------------------------------
 
@@ -307,8 +295,7 @@ class Page:
     ) -> str:
         """One of sections.PAGES as a whole page with its own numbers: the sections, or what `make` returns.
 
-        It is about the platforms `measured` (default: all), and has links to `pages`, of which those of a run have
-        their previews beside them.
+        It is about the platforms `measured` (default: all), and has links to `pages`.
         """
         self._begin()
         parts = make() if make else [self.section(name) for name in sections.names_of()]
@@ -323,7 +310,6 @@ class Page:
             headings=self.headings,
             title=title,
             description=words,
-            preview=preview_of(page) if pages == sections.PAGES else "",
             cited=read_yaml(CITATION),
             measured=[(each.label, each.device.captured[:10], each.commits) for each in about],
             datatables=_datatables() if any("data-table=" in each for each in parts) else "",
@@ -335,15 +321,10 @@ class Page:
         self._numbers = {"Table": itertools.count(1), "Figure": itertools.count(1)}
 
 
-def load(folders: Iterable[Path | str] | None = None, recorded: Path | str = RECORDED, **options: Any) -> Page:
+def load(folders: Iterable[Path | str] | None = None, recorded: Path | str = RECORDED) -> Page:
     """The page of the platforms in `folders` (default: all in results/), with the recorded ones beside them."""
     evidence = load_evidence(folders, recorded=recorded)
-    return Page(evidence, sides=beside.Sides(beside.load_record(Path(recorded)), evidence), **options)
-
-
-def preview_of(page: str) -> str:
-    """The picture that a link to a page shows in a chat, which cannot show an SVG."""
-    return f"{markup.FIGURES_FOLDER}/{'story' if page == 'story' else 'preview'}.png"
+    return Page(evidence, beside.Sides(beside.load_record(Path(recorded)), evidence))
 
 
 def _unnamed(names: Iterable[str]) -> list[str]:
