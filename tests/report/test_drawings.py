@@ -19,7 +19,10 @@ from tilewise.explain.tiling import tiling
 from tilewise.report import articles, drawings, figures, markup, plots, tables
 from tilewise.study.points import point
 
-IDEAS = dict(re.findall(r'{{ tiles\("(\w+)",\s*"(.*?)",', articles.STORY.read_text()))
+IDEAS = {
+    name: (first, int(count))
+    for name, first, count in re.findall(r'{{ tiles\("(\w+)",\s*"(.*?)", (\d+),', articles.STORY.read_text())
+}
 CASES = {
     "naive": ({"block_x": 64, "block_y": 16}, (16, 64), (1, 32), (1, 1), None),
     "tiled": ({"tile": 16}, (16, 16), (2, 16), (1, 1), 16),
@@ -187,17 +190,17 @@ def test_a_drawing_has_a_title_its_numbers_and_its_scale(kernels):
 
 @pytest.mark.parametrize("name", IDEAS)
 def test_the_lines_that_carry_an_idea_are_in_the_file(kernels, name):
-    first, last, lines = drawings.excerpt(kernels[name], IDEAS[name])
+    first, last, lines = drawings.excerpt(kernels[name], *IDEAS[name])
     file = [line.strip() for line in kernels[name].path.read_text().splitlines()]
     assert file[first - 1] == lines[0].strip() and file[last - 1] == lines[-1].strip()
-    assert lines[0].startswith(IDEAS[name]) and 3 <= len(lines) <= 9
+    assert lines[0].startswith(IDEAS[name][0]) and 3 <= len(lines) == IDEAS[name][1] <= 9
     code = " ".join(line.partition("//")[0].rstrip() for line in lines)
     assert all(code.count(first) == code.count(last) for first, last in ("()", "{}", "[]")) and code[-1] in "};"
 
 
 def test_a_line_that_is_not_in_the_file(kernels):
     with pytest.raises(LookupError, match="no line begins with 'nothing of the kind'"):
-        drawings.excerpt(kernels["naive"], "nothing of the kind")
+        drawings.excerpt(kernels["naive"], "nothing of the kind", 3)
 
 
 def test_a_long_table_is_folded_to_its_first_rows(tmp_path):

@@ -1,18 +1,18 @@
 """What figures share: names, tables and empty figures, tooltips of bars, the order of marks."""
 
+import itertools
 import os
 import subprocess
 import sys
 
-import pandas as pd
 import pytest
 import synthetic
 from clones import copy_repository, edit, package_path
 
 from tilewise.evidence import load_evidence
 from tilewise.explain import timings
-from tilewise.report import figures, plots, sweep_figures, template_context
-from tilewise.report.svg import missing_reason, style
+from tilewise.report import figure_rows, figures, plots, sweep_figures, tables, template_context
+from tilewise.report.svg import missing_reason
 
 MINE = """
 @shows(tables.ladder, "Nothing was timed.", lambda rows, _: rows[(rows["dtype"] == "float") & (rows["n"] == 8192)])
@@ -69,15 +69,16 @@ def test_the_same_figure_gives_the_same_file(evidence):
         assert first == second, name
 
 
-def test_parts_of_a_bar_stand_behind_each_other():
-    with style():
-        said = {"one: said": ["1 ms", "2 ms"], "two: said": ["x", "y"]}
-        rows = pd.DataFrame({"one": [1.0, 2.0], "two": [3.0, 4.0], "none": 0.0} | said)
-        axis = plots.Figure().subplots()
-        plots.stack(axis, rows, {"none": "green", "one": "red", "two": "blue"}, "ms", ["a", "b"])
-    assert [bar.get_x() for bar in axis.patches] == [0, 0, 1, 2]
-    said = [bar.get_gid().removeprefix("tells:") for bar in axis.patches]
-    assert said == ["one, a: 1 ms", "one, b: 2 ms", "two, a: x", "two, b: y"]
+def test_parts_of_a_bar_stand_behind_each_other(evidence):
+    [axis] = figures.draw("cold_start", evidence).axes
+    calls = [" ".join(text.get_text().split()) for text in axis.get_yticklabels()]
+    total = tables.cold_start(evidence)["total_ms"]
+    for place, (call, took) in enumerate(zip(calls, total, strict=True)):
+        parts = axis.patches[place :: len(calls)]
+        ends = [0, *itertools.accumulate(bar.get_width() for bar in parts)]
+        assert [bar.get_x() for bar in parts] == pytest.approx(ends[:-1]) and ends[-1] == pytest.approx(took)
+        said = [bar.get_gid().removeprefix("tells:").partition(":")[0] for bar in parts]
+        assert said == [f"{part}, {call}" for part in figure_rows.PARTS]
 
 
 def test_a_larger_product_has_a_larger_mark_below_the_smaller_ones(evidence):

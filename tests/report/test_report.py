@@ -297,9 +297,10 @@ def test_ntb_curves_of_several_kernels_and_many_shapes(tmp_path, monkeypatch):
 
 
 def test_text_from_results_cannot_become_markup(tmp_path):
-    table = provenance.failures(load_evidence([synthetic.write(tmp_path / "gpu")]))
+    evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
+    table = provenance.failures(evidence)
     table.loc[0, "message"] = "template <typename T> & more"
-    html = markup.table_html(table, "failures", "Failures.")
+    html = markup.table_html(table, "failures", "Failures.", evidence)
     assert "template &lt;typename T&gt; &amp; more" in html
 
 

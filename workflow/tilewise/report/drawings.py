@@ -12,8 +12,6 @@ from tilewise.study.kernel import Kernel
 
 #: The longer side of a block's part of C, in units of the drawing.
 _SIDE = 170.0
-#: An excerpt has so many lines at most.
-MOST_LINES = 9
 
 
 @functools.cache
@@ -44,30 +42,16 @@ def tile_svg(tiles: Tiling, name: str, title: str) -> str:
     return str(pieces().tiling(name, title, tiles, scale, deep, 24 + before, 40 + before))
 
 
-def excerpt(kernel: Kernel, first: str) -> tuple[int, int, list[str]]:
+def excerpt(kernel: Kernel, first: str, count: int) -> tuple[int, int, list[str]]:
     """The lines of a kernel's file that carry its idea: the numbers of the first and the last, and the lines.
 
-    `first` is how the first line begins. They end with a whole statement where its block ends, or after MOST_LINES,
-    and lose their indentation; empty lines and `#pragma unroll` are left out. Raises LookupError if no line begins like
-    that.
+    `first` is how the first of `count` lines begins. They lose their indentation; empty lines and `#pragma unroll` are
+    left out. Raises LookupError if no line begins like that.
     """
     lines = read_text(kernel.path).splitlines()
     at = next((number for number, line in enumerate(lines) if line.strip().startswith(first)), None)
     if at is None:
         raise LookupError(f"{kernel.path}: no line begins with {first!r}")
     indent = len(lines[at]) - len(lines[at].lstrip())
-    told = [(number, line[indent:]) for number, line in enumerate(lines[at:], at + 1) if line.strip()]
-    told = [(number, line) for number, line in told if line.strip() != "#pragma unroll"]
-    outside = (place for place, (number, _) in enumerate(told) if lines[number - 1][:indent].strip())
-    told = told[: min(MOST_LINES, next(outside, MOST_LINES))]  # what the first line begins has ended
-    while told and not _is_whole([line.partition("//")[0].rstrip() for _, line in told]):
-        told.pop()
-    return told[0][0], told[-1][0], [line for _, line in told]
-
-
-def _is_whole(lines: list[str]) -> bool:
-    """Whether lines of C++ end with the end of a statement, outside of any bracket that they open."""
-    text = "".join(lines)
-    return text.endswith((";", "}")) and all(
-        text.count(first) == text.count(last) for first, last in ("()", "{}", "[]")
-    )
+    shown = [number for number, line in enumerate(lines[at:], at) if line.strip() not in ("", "#pragma unroll")][:count]
+    return shown[0] + 1, shown[-1] + 1, [lines[number][indent:] for number in shown]

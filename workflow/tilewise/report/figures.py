@@ -132,15 +132,16 @@ def roofline(rows: pd.DataFrame, evidence: Evidence) -> Figure:
         top = peak or speeds["memory"] * part["intensity"].max()  # the memory's roof extends over all points
         x = np.geomspace(0.5 * min(0.25, part["intensity"].min()), 4 * top / speeds["memory"], 200)
         for name, speed in speeds.items():
-            label = f"{name} {rounded(speed)} TB/s"
-            axis.plot(x, np.minimum(top, speed * x), label=label, color="black", linewidth=1.2, zorder=0)
+            axis.plot(x, np.minimum(top, speed * x), color="black", linewidth=1.2, zorder=0)
+            along = {"rotation": math.degrees(math.atan(speed)), "rotation_mode": "anchor", "va": "bottom"}
+            words = f"{name} {rounded(speed)} TB/s"
+            axis.text(x[0], speed * x[0], words, fontsize="small", transform_rotates_text=True, **along)
         if peak:
             plots.write_at(axis, f"vector peak\n{rounded(peak)} TFLOP/s", (1.02, peak), axis.get_yaxis_transform())
         axis.set(xlabel="FLOP per byte moved, counted by the emulator", ylabel="TFLOP/s, measured")
         log_scale(axis, part["intensity"])
         log_scale(axis, part["tflops"], "y")
         axis.set_ylim(top=2 * max(top, part["tflops"].max()))
-    plots.write_along(figure, [line for axis, _ in parts for line in axis.lines])
     plots.label_points(figure, parts, "intensity", "tflops")
     return figure
 
@@ -197,10 +198,13 @@ def energy(rows: pd.DataFrame, evidence: Evidence) -> Figure:
 def cold_start(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     """Where the time of a whole call goes."""
     figure, parts = facets(rows, ["platform"], evidence, height=3)
-    colour = dict(zip(("context", "copies", "kernel", "everything else"), plots.COLOURS))
     for axis, part in parts:
-        plots.stack(axis, part, colour, "ms of the whole call", part["name"])
-    legend(figure, 4, colour)
+        left = pd.Series(0.0, part.index)
+        for label, colour in zip(figure_rows.PARTS, plots.COLOURS):
+            look = {"left": left, "height": 0.72, "label": label, "color": colour}
+            bars(axis, part, label, "ms of the whole call", part["name"], said=f"{label}: said", **look)
+            left += part[label]
+    legend(figure, 4)
     return figure
 
 

@@ -11,8 +11,7 @@ import html
 import itertools
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -41,8 +40,10 @@ _WIDE_FROM = 14
 _NARROW = 6
 #: Columns of long text.
 _LONG_TEXT = {"message", "note", "reason", "tasks"}
-#: Columns of some words, which break between them if the page is narrow.
-_WRAPPED = {"choice", "runner_up", "instance", "platform", "title", "limited_by", "second_limit", "waits"}
+#: The classes of columns of long text, and of some words, which break between them if the page is narrow.
+_KINDS = {"claim": "words claim", "shape": "words size", **dict.fromkeys(_LONG_TEXT, "words long")}
+_WRAPPED = ("choice", "runner_up", "instance", "platform", "title", "limited_by", "second_limit", "waits")
+_KINDS |= dict.fromkeys(_WRAPPED, "words wrap")
 #: The words of a verdict, here or on a recorded platform -> the class of its mark.
 _MARKS: dict[str, str] = dict(
     zip(claims.Verdict, "yes arithmetic equal differs no unknown unknown".split(), strict=True)
@@ -52,6 +53,9 @@ _MARKS |= {verdict.elsewhere: _MARKS[verdict] for verdict in claims.Verdict}
 _UNLIKE = "power lowered a clock, and one of the two ran more than three times as long as the other"
 #: Columns by whose values a whole table can be filtered; so can those of verdicts.
 _FILTERED = {"source", "task", "platform", "kernel", "dtype", "status", "count"}
+
+#: The words for a platform, or for its CPU: a function of the platform and the kernel.
+Machine = Callable[[str, str], str]
 
 
 def number(value: Any, column: str = "") -> str:
@@ -68,7 +72,8 @@ def number(value: Any, column: str = "") -> str:
     return html.escape(rounded(value, unit)) + "×" * (unit == "x")
 
 
-def _cell(row, column, machine):
+def _cell(row: Mapping[str, Any], column: str, machine: Machine) -> str:
+    """The HTML of a cell."""
     value = row[column]
     if column == "platform" and not pd.isna(value):  # instructions that no platform timed have none
         return html.escape(machine(value, row.get("kernel", "")))
@@ -97,79 +102,43 @@ def _cell(row, column, machine):
     return text if column != "time_ms" or pd.isna(row["apart"]) else f"{text} {plus_minus(row['apart'])}"
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A table that is to be shown: its rows, its columns with their headings, and how to say its cells."""
+def _shown(rows: pd.DataFrame, columns: headings.Headings, machine: Machine, plain: bool) -> dict[str, Any]:
+    """What a table shows: its `groups` and `heads`, the columns with `filters`, and its `rows` with their `kinds`.
 
-    rows: pd.DataFrame
-    columns: headings.Headings
-    machine: Callable[[str, str], str]  # the words for a platform, or for its CPU
-    plain: bool  # all columns as they are, without a layout
+    A group is the number of its columns and its words, a head its class and its words, and a cell its HTML and, if that
+    does not say it as a plain number, what it sorts by. A `plain` table has all columns as they are, without a layout.
+    """
+    table = rows.assign(apart=timings.range_percent(rows))
+    rates = [name for name in columns if name in COLUMNS and COLUMNS[name].unit == "GFLOP/s"]
+    large = bool(rates) and table[rates].max().max() >= 100  # no CPU loop is that fast
+    table = table.assign(**{name: table[name] / 1000 for name in rates}) if large else table
+    records = table.to_dict("records")
+    above = [group for group, _ in columns.values()]
+    return {
+        "groups": [(len(list(own)), group) for group, own in itertools.groupby(above)] if any(above) else [],
+        "heads": [
+            (_kind(name, plain), label.replace("GFLOP/s", "TFLOP/s") if large else label)
+            for name, (_, label) in columns.items()
+        ],
+        "filters": [at for at, name in enumerate(columns) if name in _FILTERED or name.startswith("verdict")],
+        "kinds": [_kind_of(row) for row in records],
+        "rows": [[(_cell(row, name, machine), _order(row, name)) for name in columns] for row in records],
+    }
 
-    def html(self, caption: str) -> str:
-        """The table as HTML in its own box, which scrolls if the page is narrow."""
-        rows, large = self._records()
-        lines = [(_kind_of(row), self._cells(row)) for row in rows]
-        label, wide = Markup(caption.split(".")[0]).striptags(), "wide" if len(self.columns) > _WIDE_FROM else ""
-        return pieces().table(wide, label, Markup(caption), self._groups(), self._heads(large), lines)
 
-    def packed(self, caption: str) -> str:
-        """The table as packed JSON, of which page.js makes one that sorts and filters.
+def _packed(caption: str, shown: Mapping[str, Any]) -> str:
+    """A table as packed JSON, of which page.js makes one that sorts and filters."""
+    found = {"caption": caption, **shown}
+    return pack(json.dumps(found, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
 
-        A cell is its HTML, or a pair of that and what it sorts by.
-        """
-        rows, large = self._records()
-        cells = []
-        for row in rows:
-            orders = (_order(row, column) for column in self.columns)
-            told = zip(self._cells(row), orders)
-            cells.append([cell if order is None else [cell, order] for (_, cell), order in told])
-        found = {
-            "caption": caption,
-            "groups": self._groups(),
-            "heads": self._heads(large),
-            "kinds": [_kind_of(row) for row in rows],
-            "rows": cells,
-        }
-        return pack(json.dumps(found, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
 
-    def _records(self) -> tuple[list[dict[str, Any]], bool]:
-        """The rows, and whether their rates are in TFLOP/s."""
-        table = self.rows.assign(apart=timings.range_percent(self.rows))
-        rates = [name for name in self.columns if name in COLUMNS and COLUMNS[name].unit == "GFLOP/s"]
-        large = bool(rates) and table[rates].max().max() >= 100  # no CPU loop is that fast
-        table = table.assign(**{name: table[name] / 1000 for name in rates}) if large else table
-        return table.to_dict("records"), large
-
-    def _groups(self) -> list[tuple[int, str]]:
-        """How many columns stand below the words of each group; nothing if no column is in one."""
-        above = [group for group, _ in self.columns.values()]
-        return [(len(list(own)), group) for group, own in itertools.groupby(above)] if any(above) else []
-
-    def _heads(self, large: bool) -> list[tuple[str, str]]:
-        """The class and the words of each heading."""
-        kinds = {name: " filter" * (name in _FILTERED or name.startswith("verdict")) for name in self.columns}
-        return [
-            (f"{self._kind(name)}{kinds[name]}", label.replace("GFLOP/s", "TFLOP/s") if large else label)
-            for name, (_, label) in self.columns.items()
-        ]
-
-    def _cells(self, row: Mapping[str, Any]) -> list[tuple[str, Markup]]:
-        """The class and the content of each cell."""
-        return [(self._kind(name), Markup(_cell(row, name, self.machine))) for name in self.columns]
-
-    def _kind(self, column: str) -> str:
-        if column == "claim":
-            return "words claim"
-        if column.startswith("measured "):
-            return "words range"
-        if column in _LONG_TEXT or (self.plain and column != "fact"):
-            return "words long"
-        if column in _WRAPPED:
-            return "words wrap"
-        if column == "shape":
-            return "words size"
-        return "words" if is_words(column) or column.startswith("verdict ") else ""
+def _kind(column: str, plain: bool) -> str:
+    """The class of a column."""
+    if plain and column != "fact":
+        return "words long"
+    if column.startswith("measured "):
+        return "words range"
+    return _KINDS.get(column, "words" if is_words(column) or column.startswith("verdict ") else "")
 
 
 def _kind_of(row: Mapping[str, Any]) -> str:
@@ -193,8 +162,7 @@ def table_html(
     table: pd.DataFrame,
     layout: str | None,
     caption: str,
-    evidence: Evidence | None = None,
-    hide: Collection[str] = (),
+    evidence: Evidence,
     name: str = "",
     number: int | None = None,
     folded: bool = False,
@@ -208,32 +176,34 @@ def table_html(
     of the anchor and of the CSV file (default: from the title).
     """
     name = name or name_of(caption)
-    machine = evidence.machine if evidence else lambda platform, kernel: platform
-    columns = _shown_columns(headings.make_headings(layout, table), table, hide, bool(layout))
+    columns = _shown_columns(headings.make_headings(layout, table), table, bool(layout))
     few = table.head(MOST_ROWS)
-    brief = _shown_columns(headings.make_headings(layout, table, brief=True), few, hide, bool(layout))
-    first = _Table(few, brief, machine, layout is None)
+    brief = _shown_columns(headings.make_headings(layout, table, brief=True), few, bool(layout))
     link = csv_link(table[list(columns)], name)
-    words = f"{pieces().number('Table', f'table-{name}', number)} {caption} {link}"
-    parts = [f'<p class="caption">{words}</p>' if folded else first.html(words)]
+    words = Markup(f"{pieces().number('Table', f'table-{name}', number)} {caption} {link}")
+    if folded:
+        parts = [f'<p class="caption">{words}</p>']
+    else:
+        first = _shown(few, brief, evidence.machine, layout is None)
+        cells = [[(kind, Markup(cell)) for (kind, _), (cell, _) in zip(first["heads"], row)] for row in first["rows"]]
+        label, wide = Markup(words.split(".")[0]).striptags(), "wide" if len(brief) > _WIDE_FROM else ""
+        lines = list(zip(first["kinds"], cells))
+        parts = [pieces().table(wide, label, words, first["groups"], first["heads"], lines)]
     if folded or len(few) < len(table) or set(columns) - set(brief) - {"platform"}:
-        whole = _Table(table, columns, machine, layout is None)
+        whole = _packed(f"{_title_of(caption)}: all rows", _shown(table, columns, evidence.machine, layout is None))
         said = f"All {len(table)} rows and columns" if folded or len(few) < len(table) else "All columns"
-        parts.append(pieces().fold(f"{said}: sort, search, filter", whole.packed(f"{_title_of(caption)}: all rows")))
+        parts.append(pieces().fold(f"{said}: sort, search, filter", whole))
     kind = "exhibit narrow" if layout and len(brief) <= _NARROW and not _LONG_TEXT & set(brief) else "exhibit"
     return f'<div class="{kind}" id="table-{name}">{"".join(parts)}</div>'
 
 
-def _shown_columns(
-    columns: headings.Headings, table: pd.DataFrame, hide: Collection[str], only_with_entries: bool
-) -> headings.Headings:
+def _shown_columns(columns: headings.Headings, table: pd.DataFrame, only_with_entries: bool) -> headings.Headings:
     """Those columns that say something: not of a single platform, and if asked for, not empty in every row."""
     said = table.notna() & (table != "")
     return {
         name: heads
         for name, heads in columns.items()
-        if name not in hide
-        and (name != "platform" or table[name].nunique() > 1)
+        if (name != "platform" or table[name].nunique() > 1)
         and (not only_with_entries or table.empty or name in _ALWAYS or said[name].any())
     }
 
@@ -270,9 +240,11 @@ def claims_html(verdicts: pd.DataFrame, evidence: Evidence, number: int | None =
     """
     beside = claims.side_by_side(verdicts, evidence)
     strips = [_strip(verdicts[verdicts["platform"] == platform.name], evidence) for platform in evidence.gpus_first]
-    table = _Table(beside, headings.claims(evidence), evidence.machine, plain=False)
+    shown = _shown(beside, headings.claims(evidence), evidence.machine, plain=False)
     title = f"{pieces().number('Table', 'table-claims', number)} <b>Claims.</b> Source by source, with the reasons."
-    opened = pieces().fold(f"All {len(beside)} claims: sort, search, filter", table.packed("Claims, source by source"))
+    opened = pieces().fold(
+        f"All {len(beside)} claims: sort, search, filter", _packed("Claims, source by source", shown)
+    )
     caption = f'<p class="caption">{title} {csv_link(verdicts, "claims")}</p>'
     return f'<div class="exhibit" id="table-claims">{Markup().join(strips)}{caption}{opened}</div>'
 
@@ -310,14 +282,11 @@ def missing_html(missing: str, title: str, name: str) -> str:
     return f'<p class="none" id="figure-{name}"><b>{html.escape(title)}.</b> {words}</p>'
 
 
-def kernel_html(kernel: Kernel, tiles: Tiling, idea: str, title: str, waves: float, number: int) -> str:
-    """HTML of what is new in a kernel, or else of its tiles, beside the lines of its file that begin with `idea`."""
-    name, title = f"story-tiles-of-{kernel.name}", title or f"Tiles of {kernel.name}"
-    place, code = kernel.path.name, ""
-    if idea:
-        first, last, lines = drawings.excerpt(kernel, idea)
-        place += f", lines {first} to {last}"
-        code = "\n".join(lines)
+def kernel_html(kernel: Kernel, tiles: Tiling, idea: str, count: int, title: str, waves: float, number: int) -> str:
+    """HTML of what is new in a kernel, or else of its tiles, beside the `count` lines of its file from `idea` on."""
+    name = f"story-tiles-of-{kernel.name}"
+    first, last, code = drawings.excerpt(kernel, idea, count)
+    place = f"{kernel.path.name}, lines {first} to {last}"
     file = f"data:text/plain;charset=utf-8,{quote(read_text(kernel.path))}"  # to take away, scripts or not
     link = f'<a class="data" download="{kernel.path.name}" href="{file}">{place}</a>'
     if drawings.has_idea(kernel.name):
@@ -329,7 +298,7 @@ def kernel_html(kernel: Kernel, tiles: Tiling, idea: str, title: str, waves: flo
 
 
 def figure_html(
-    drawing: str, caption: str, name: str, number: int, place: str = "", code: str = "", folded: bool = False
+    drawing: str, caption: str, name: str, number: int, place: str = "", code: Sequence[str] = (), folded: bool = False
 ) -> str:
     """HTML of a drawing with its number and caption, `folded` or not, and with the lines of `code` from a `place`."""
     title, shown = Markup(_title_of(caption)).striptags(), pack(drawing) if folded else Markup(drawing)

@@ -1,7 +1,7 @@
 """A page as HTML: sections with their numbers, tables and figures, in one text that needs no network."""
 
 import functools
-import importlib.util
+import importlib.metadata
 import itertools
 import json
 import math
@@ -87,10 +87,11 @@ class Page:
 
         def made() -> str:
             found = self.frame(name)
-            hidden = ["points"] if name == "failures" and not (found["points"] > 1).any() else []
+            if name == "failures" and not (found["points"] > 1).any():
+                found = found.drop(columns="points")
             number = next(self._numbers["Table"])
             words = self._caption(title, caption)
-            return markup.table_html(found, layout or None, words, self.evidence, hidden, anchor, number, folded)
+            return markup.table_html(found, layout or None, words, self.evidence, anchor, number, folded)
 
         return self._piece(f"Table: {title}", made)
 
@@ -173,8 +174,9 @@ class Page:
 
         return self._piece("Table: Claims", made)
 
-    def tiles(self, name: str, idea: str = "", title: str = "") -> Markup:
-        """What is new in a kernel, beside the lines that begin with `idea`; drawn as a rung, or else at its fastest."""
+    def tiles(self, name: str, idea: str, count: int, title: str) -> Markup:
+        """What is new in a kernel, beside the `count` lines of code that begin with `idea`; drawn as a rung, or else at
+        its fastest."""
         rungs = self.frame("rungs")  # whose boxes stand below the drawings
         rows = rungs if name in set(rungs["kernel"]) else timings.timed_rows(self.frame("ladder"))
         own = rows[rows["kernel"] == name].sort_values("gflops")
@@ -190,7 +192,7 @@ class Page:
             if not tiles:
                 return ""
             waves = math.prod(-(-row[size] // part) for size, part in zip("nm", tiles.block)) / device.gpu["sms"]
-            return markup.kernel_html(kernel, tiles, idea, title, waves, next(self._numbers["Figure"]))
+            return markup.kernel_html(kernel, tiles, idea, count, title, waves, next(self._numbers["Figure"]))
 
         return self._piece(f"Figure: Tiles of {name}", made)
 
@@ -338,10 +340,8 @@ def _datatables() -> str:
 
     It is a fifth of a page as text, and no reader needs it before a fold is opened.
     """
-    itables = importlib.util.find_spec("itables")  # importing it would take longer than all that is needed of it
-    if itables is None or itables.origin is None:
-        raise UserError("the package itables is missing; pip install --editable .")
-    path = Path(itables.origin).parent / "html" / "dt_bundle.js"
+    # Importing itables would take longer than all that is needed of it.
+    path = Path(str(importlib.metadata.distribution("itables").locate_file("itables/html/dt_bundle.js")))
     text, found = re.subn(r"export *\{[^}]*?(\w+) as default[^}]*\}", r"return \1", path.read_text(encoding="utf-8"))
     if found != 1:
         raise UserError(f"{path}: it does not export DataTables; pip install the itables of pyproject.toml")

@@ -138,21 +138,6 @@ def bars(
     axis.set_xlabel(unit)
 
 
-def stack(axis: Any, rows: pd.DataFrame, parts: Mapping[str, str], unit: str, names: Sequence[str]) -> None:
-    """Bars of several columns (column -> colour), which stand behind each other.
-
-    A column "NAME: said" has the tooltips of the column NAME.
-    """
-    left = np.zeros(len(rows))
-    for label, colour in parts.items():
-        if rows[label].any():
-            said = zip(names, rows[f"{label}: said"])
-            told = rows.assign(said=[f"{label}, {name}: {words}" for name, words in said])
-            look: dict[str, Any] = {"left": left, "height": 0.72, "label": label, "color": colour}
-            bars(axis, told, label, unit, names, said="said", **look)
-            left = left + rows[label]
-
-
 def ticks(axis: Any, rows: pd.DataFrame, x: str, label: str, words: Sequence[str]) -> None:
     """Ticks in the rows of a panel, one for each number of a column; `words` have it as {}."""
     known = rows[x].reset_index(drop=True).dropna()
@@ -215,17 +200,6 @@ def write_at(axis: Any, words: str, place: tuple[float, float], of: Any = "axes 
     """Small grey words, which may lie outside the panel; `of` is what their place is relative to."""
     style = {"va": "center", "fontsize": "small", "color": GREY} | style
     axis.annotate(words, place, xycoords=of, annotation_clip=False, **style)
-
-
-def write_along(figure: Any, lines: Iterable[Any]) -> None:
-    """Write the label of each line along its beginning; the panels are complete."""
-    settle(figure)
-    for line in lines:
-        ends = line.get_xydata()[:2]
-        (x0, y0), (x1, y1) = line.axes.transData.transform(ends)
-        along = {"rotation": math.degrees(math.atan2(y1 - y0, x1 - x0)), "rotation_mode": "anchor"}
-        at = {"xytext": (-2, 3), "textcoords": "offset points", "fontsize": "small"}
-        line.axes.annotate(line.get_label(), 1.05 * ends[0], **at, **along)
 
 
 def label_points(figure: Any, parts: Iterable[tuple[Any, pd.DataFrame]], x: str, y: str) -> None:
