@@ -67,7 +67,6 @@ rule overview:
     log:
         "logs/{platform}/overview.log",
     localrule: True
-    threads: max(1, (study.cores or 1) - 1)  # beside the page
     params:
         conditions=conditions.of_overview,
     script:

@@ -135,7 +135,7 @@ def roofline(rows: pd.DataFrame, evidence: Evidence) -> Figure:
             axis.plot(x, np.minimum(top, speed * x), color="black", linewidth=1.2, zorder=0)
             along = {"rotation": math.degrees(math.atan(speed)), "rotation_mode": "anchor", "va": "bottom"}
             words = f"{name} {rounded(speed)} TB/s"
-            axis.text(x[0], speed * x[0], words, fontsize="small", transform_rotates_text=True, **along)
+            axis.text(x[0], 1.1 * speed * x[0], words, fontsize="small", transform_rotates_text=True, **along)
         if peak:
             plots.write_at(axis, f"vector peak\n{rounded(peak)} TFLOP/s", (1.02, peak), axis.get_yaxis_transform())
         axis.set(xlabel="FLOP per byte moved, counted by the emulator", ylabel="TFLOP/s, measured")

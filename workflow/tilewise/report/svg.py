@@ -1,4 +1,4 @@
-"""A Matplotlib figure as SVG: small, and with a value for every mark. style.css gives its greys the page's colours."""
+"""A Matplotlib figure as SVG, with a value for every mark. style.css gives its greys the page's colours."""
 
 import contextlib
 import io
@@ -92,7 +92,6 @@ def svg(figure: Figure, name: str = "figure", title: str = "", description: str 
     root = ElementTree.fromstring(buffer.getvalue())
     ElementTree.indent(root, "")
     for element in root.iter():
-        _shorten(element)
         if element.get("id", "").startswith(_TELLS):
             _entitle(element)
     if why := missing_reason(figure):
@@ -112,28 +111,10 @@ def svg(figure: Figure, name: str = "figure", title: str = "", description: str 
     return re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in named else "", text)
 
 
-def _shorten(element: ElementTree.Element) -> None:
-    """Shorten an element by invisible blanks and decimals: a page has 40,000 elements and 3 MB."""
-    for key in element.attrib.keys() & {"d", "x", "y", "width", "height", "transform"}:
-        element.set(key, re.sub(r"\d+\.\d{3,}", _short, element.get(key, "")))
-    if "d" in element.attrib:
-        element.set("d", re.sub(r"\s*([A-Za-z])\s*", r"\1", element.get("d", "")))
-
-
-def _short(number: re.Match[str]) -> str:
-    value = float(number[0])
-    return f"{value:.1f}" if value > 20 else f"{value:.2f}"
-
-
 def _entitle(group: ElementTree.Element) -> None:
     """Give the marks of a group the words in its id as titles."""
     words = group.attrib.pop("id").removeprefix(_TELLS).split(_NEXT)
-    hidden = {id(child) for defs in group.iter(f"{_SVG}defs") for child in defs.iter()}
-    marks = list(group.iter(f"{_SVG}use")) or [path for path in group.iter(f"{_SVG}path") if id(path) not in hidden]
-    if len({mark.get("style") for mark in marks}) == 1 and marks[0].get("style"):
-        group.set("style", marks[0].get("style", ""))  # once for all
-        for mark in marks:
-            del mark.attrib["style"]
+    marks = group.findall(f".//{_SVG}use") or group.findall(f".//{_SVG}path")
     if len(marks) == len(words):
         for mark, word in zip(marks, words):
             ElementTree.SubElement(mark, f"{_SVG}title").text = word
