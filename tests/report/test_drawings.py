@@ -134,7 +134,7 @@ def test_a_tiling_on_the_tensor_cores_follows_from_tile_tensor_map_or_warp(kerne
     assert (found.depth, found.stages, found.cluster) == (depth, stages, parameters.get("cluster_blocks", 1))
     assert ("share what they load of B" in found.words) == (found.cluster == 2)
     assert ("It needs 64 rows of A and 64 columns of B." in found.words) == (depth is None)
-    ElementTree.fromstring(drawings.tile_svg(found, "x", name))
+    ElementTree.fromstring(drawings.pieces().tiling("x", name, found))
 
 
 def test_every_rung_has_its_drawing_and_what_is_new_in_the_last_ones_is_drawn(kernels):
@@ -142,15 +142,17 @@ def test_every_rung_has_its_drawing_and_what_is_new_in_the_last_ones_is_drawn(ke
     largest = ladder[ladder["n"] * ladder["p"] * ladder["m"] == 8192**3]  # at which the story compares them
     rungs = {name for name in largest["kernel"] if kernels[name].kind == "cuda"}
     assert len(rungs) >= 11 and rungs <= set(IDEAS)
-    drawn = {name for name in IDEAS if drawings.has_idea(name)}
+    ideas = drawings.pieces("ideas.html.j2")
+    drawn = {name for name in IDEAS if hasattr(ideas, name)}
     assert {"vector_loads", "pipelined", "async_copies", "tma_ring", "transposing_ring", "stream_k"} <= drawn
     at = point("t", "tma_ring", "float", 8192, 8192, 8192, tile_n=128, tile_m=256, tile_k=16, stages=4, walk=0)
     tiles = tiling_of(kernels["tma_ring"], at)
+    idea = {"name": "x", "title": "Title of <it>", "stages": tiles.stages, "waves": 15.52}
     for name in drawn:
-        root = ElementTree.fromstring(drawings.idea_svg(name, tiles, 15.52, "x", "Title of <it>"))
+        root = ElementTree.fromstring(getattr(ideas, name)(idea))
         assert root.find("{http://www.w3.org/2000/svg}title").text == "Title of <it>"
-    assert "a ring of 4 stages" in drawings.idea_svg("tma_ring", tiles, 15.52, "x", "x")
-    assert "15 full waves, then 0.52 of one" in drawings.idea_svg("stream_k", tiles, 15.52, "x", "x")
+    assert "a ring of 4 stages" in ideas.tma_ring(idea)
+    assert "15 full waves, then 0.52 of one" in ideas.stream_k(idea)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -175,7 +177,7 @@ def test_a_library_has_no_tiles(kernels):
 
 def test_a_drawing_has_a_title_its_numbers_and_its_scale(kernels):
     at = point("t", "register_tile", "float", 8192, 8192, 8192, tile_n=128, tile_m=256, tile_k=8)
-    drawing = drawings.tile_svg(tiling_of(kernels["register_tile"], at), "x", "Tiles of <it>")
+    drawing = drawings.pieces().tiling("x", "Tiles of <it>", tiling_of(kernels["register_tile"], at))
     root = ElementTree.fromstring(drawing)
     assert "block: 128 × 256 of C" in drawing and "Tiles of &lt;it&gt;" in drawing
     boxes = {
@@ -257,7 +259,7 @@ def test_every_figure_speaks_the_same_language(tmp_path):
 def test_a_legend_has_few_entries_and_fits(tmp_path):
     """Of more lines those of the largest product are drawn, of more sizes the least and the largest are named."""
     evidence = load_evidence([synthetic.write(tmp_path / "gpu", with_traffic=True)])
-    names = "task1a task2a task3 dynamic_tile task4 integers cpu ladder_short loop_orders cold_start"
+    names = "task1a task2a task3 dynamic_tile task4 integers cpu ladder_short loop_orders"
     drawn = [figures.task(name, evidence) for name in names.split()]
     drawn += [figures.OVERVIEW[name](evidence) for name in ("rungs", "cache_lines")]
     rows = climb.climb(evidence, "ladder_double")

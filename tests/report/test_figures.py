@@ -1,6 +1,5 @@
 """What figures share: names, tables and empty figures, tooltips of bars, the order of marks."""
 
-import itertools
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from clones import copy_repository, edit, package_path
 
 from tilewise.evidence import load_evidence
 from tilewise.explain import timings
-from tilewise.report import figure_rows, figures, plots, sweep_figures, tables, template_context
+from tilewise.report import figures, plots, sweep_figures, template_context
 from tilewise.report.svg import missing_reason
 
 MINE = """
@@ -59,7 +58,7 @@ def test_every_name_has_its_figure(evidence):
         assert missing_reason(figures.OVERVIEW[name](evidence)) == "", name
     assert missing_reason(figures.draw("climb", evidence)) == ""
     drawn = {name for name in evidence.tasks if not missing_reason(figures.task(name, evidence))}
-    assert {"task1a", "task3", "energy", "cold_start", "sizes"} <= drawn
+    assert {"task1a", "task3", "sizes"} <= drawn
     assert missing_reason(figures.task("launch_limits", evidence)).startswith("This task has no figure")
 
 
@@ -67,18 +66,6 @@ def test_the_same_figure_gives_the_same_file(evidence):
     for name in ("rungs", "accuracy_and_rate", "roofline"):
         first, second = (figures.svg(figures.OVERVIEW[name](evidence)) for _ in range(2))
         assert first == second, name
-
-
-def test_parts_of_a_bar_stand_behind_each_other(evidence):
-    [axis] = figures.draw("cold_start", evidence).axes
-    calls = [" ".join(text.get_text().split()) for text in axis.get_yticklabels()]
-    total = tables.cold_start(evidence)["total_ms"]
-    for place, (call, took) in enumerate(zip(calls, total, strict=True)):
-        parts = axis.patches[place :: len(calls)]
-        ends = [0, *itertools.accumulate(bar.get_width() for bar in parts)]
-        assert [bar.get_x() for bar in parts] == pytest.approx(ends[:-1]) and ends[-1] == pytest.approx(took)
-        said = [bar.get_gid().removeprefix("tells:").partition(":")[0] for bar in parts]
-        assert said == [f"{part}, {call}" for part in figure_rows.PARTS]
 
 
 def test_a_larger_product_has_a_larger_mark_below_the_smaller_ones(evidence):

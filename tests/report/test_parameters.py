@@ -224,7 +224,6 @@ def test_steps_of_a_call_are_those_of_the_facts(recorded, tmp_path):
     table = tables.task("cold_start", evidence)
     heads = [head for _, head in headings.make_headings("cold_start", table).values()]
     assert heads[heads.index("context") :][:4] == ["context", "allocate", "copy in", "warm up"]
-    assert "warm up" in figures.svg(figures.task("cold_start", evidence))
 
 
 def test_a_recorded_run_is_read_whole_or_for_one_task(recorded, tmp_path):

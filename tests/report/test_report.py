@@ -40,8 +40,8 @@ Speed-up over the naive kernel, rung by rung. Rate over the shape of the block, 
 block, double. Rate over the width of the tile, float. Rate over the width of the tile, double. Rates of tile widths
 chosen at run time and at compile time. Rate over the number of tiles per block (NTB). Every rung against its limits,
 float. Every rung against its limits, double. Rates in low precision on the tensor cores. Rates of products of bytes.
-Accuracy against rate. Rates of double results. How many moduli a spread of exponents needs. Operations per joule.
-Rate over size. The ratio to cuBLAS at each shape. Where the time of a call goes. Roofline, float. Rates on the CPU.
+Accuracy against rate. Rates of double results. How many moduli a spread of exponents needs. Rate over size.
+The ratio to cuBLAS at each shape. Roofline, float. Rates on the CPU.
 Time over lines fetched. Rates of the loop orders."""
 TABLES, FIGURES = (re.findall(r"\S[^.]+\.", names.replace("\n", " ")) for names in (TABLES, FIGURES))
 

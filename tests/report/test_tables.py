@@ -331,7 +331,7 @@ SOME = {entry.get("method", "sweep"): name for name, entry in TASKS.items()}.val
 #: Every task with a GPU; on the emulator, beside the recorded times, one task of each method.
 DRAWN = [("gpu", name) for name in TASKS]
 #: The methods without a figure.
-UNDRAWN = "accuracy bandwidth batches calls grading launch_limits maximum_size overhead tune".split()
+UNDRAWN = "accuracy bandwidth batches calls cold_start energy grading launch_limits maximum_size overhead tune".split()
 DRAWN += [pytest.param("emulator", name, marks=[pytest.mark.exhaustive] * (name not in SOME)) for name in TASKS]
 
 

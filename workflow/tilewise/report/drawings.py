@@ -1,4 +1,4 @@
-"""One drawing per kernel: what is new in it, or else which part of C a block, a warp and a thread compute."""
+"""The macros of the pages, and the lines of code beside a drawing of a kernel."""
 
 import functools
 from typing import Any
@@ -7,11 +7,7 @@ from jinja2 import Environment, FileSystemLoader
 
 from kernelscope.files import read_text
 from tilewise import ROOT
-from tilewise.explain.tiling import Tiling
 from tilewise.study.kernel import Kernel
-
-#: The longer side of a block's part of C, in units of the drawing.
-_SIDE = 170.0
 
 
 @functools.cache
@@ -20,26 +16,6 @@ def pieces(file: str = "pieces.html.j2") -> Any:
     loader = FileSystemLoader(ROOT / "report" / "template")
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     return environment.get_template(file).module
-
-
-def has_idea(kernel: str) -> bool:
-    """Whether a kernel has its own drawing in ideas.html.j2."""
-    return hasattr(pieces("ideas.html.j2"), kernel)
-
-
-def idea_svg(kernel: str, tiles: Tiling, waves: float, name: str, title: str) -> str:
-    """The drawing of what is new in a kernel, as SVG for an HTML page; `name` is unique on the page."""
-    idea = {"name": name, "title": title, "stages": tiles.stages, "waves": waves}
-    return str(getattr(pieces("ideas.html.j2"), kernel)(idea))
-
-
-def tile_svg(tiles: Tiling, name: str, title: str) -> str:
-    """The drawing of a tiling as SVG for an HTML page; `name` is unique on the page."""
-    side = max(tiles.block)
-    scale = _SIDE / max(side, 0.7 * (side + (tiles.depth or 0)))  # deep tiles need room, too
-    deep = min(max((tiles.depth or 0) * scale, 12.0), _SIDE)
-    before = deep + 8 * min(tiles.stages, 4)
-    return str(pieces().tiling(name, title, tiles, scale, deep, 24 + before, 40 + before))
 
 
 def excerpt(kernel: Kernel, first: str, count: int) -> tuple[int, int, list[str]]:

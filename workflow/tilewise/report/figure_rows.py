@@ -14,14 +14,6 @@ from tilewise.report import tables
 from tilewise.study.columns import SHAPE
 from tilewise.study.kernel import LANGUAGES
 
-#: The parts of a whole call and their steps; the last has all others.
-PARTS: dict[str, tuple[str, ...]] = {
-    "context": ("context_ms",),
-    "copies": ("copy_in_ms", "copy_out_ms"),
-    "kernel": ("kernel_ms",),
-    "everything else": (),
-}
-
 
 # ---- For all figures -------------------------------------------------------------------------------------------------
 def described(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
@@ -172,21 +164,6 @@ def areas(sizes: pd.Series) -> pd.Series:
     places = sizes.rank(method="dense") - 1
     most = places.max() if places.notna().any() else 0
     return 22 * (90 / 22) ** (places / most) if most else places + 42
-
-
-def cold_start(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Calls with their `name`, the times of their four parts, and the steps of a part as its tooltip."""
-    named = {"total_ms", *(step for steps in PARTS.values() for step in steps)}
-    others = [step for step in tables.steps(evidence) if step not in named]
-    name = rows["kernel"] + ", call " + rows["position"].astype("str") + " of\n" + rows["order"]
-    made: dict[str, Any] = {"name": name}
-    for part, steps in PARTS.items():
-        took = rows.reindex(columns=list(steps) or others).astype("float64")
-        told = took.rename(columns=lambda step: step.removesuffix("_ms").replace("_", " "))
-        said = (", ".join(f"{step} {ms:.3g} ms" for step, ms in row.dropna().items()) for _, row in told.iterrows())
-        made[f"{part}: said"] = [f"{part}, {call}: {words}" for call, words in zip(name, said)]
-        made[part] = took.sum(axis=1)
-    return rows.drop(columns="kernel").assign(**made)
 
 
 def squares(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:

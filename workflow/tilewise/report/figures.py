@@ -180,34 +180,6 @@ def cache_lines(rows: pd.DataFrame, evidence: Evidence) -> Figure:
 
 
 # ---- Of tasks, each named after its method ---------------------------------------------------------------------------
-@shows(tables.energy, "No energy was measured: there is no GPU and no recorded run of this task.",
-       lambda rows, _: rows.dropna(subset="gflop_per_joule"))  # fmt: skip
-def energy(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """Operations per joule."""
-    figure, parts = facets(rows, ["platform"], evidence, height=1, line=0.3)
-    for axis, part in parts:
-        part = part.sort_values("gflop_per_joule")
-        names, numbers = part["kernel"] + ", " + part["dtype"], part["gflop_per_joule"].map("{:,.0f}, ".format)
-        bars(axis, part, "gflop_per_joule", "GFLOP/J", names, color=colours(part, evidence))
-        plots.write_beside(axis, numbers + part["tflops"].map(rounded), "GFLOP/J, TFLOP/s")
-    return figure
-
-
-@shows(tables.cold_start, "No call was timed: there is no GPU and no recorded run of this task.",
-       figure_rows.cold_start)  # fmt: skip
-def cold_start(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """Where the time of a whole call goes."""
-    figure, parts = facets(rows, ["platform"], evidence, height=3)
-    for axis, part in parts:
-        left = pd.Series(0.0, part.index)
-        for label, colour in zip(figure_rows.PARTS, plots.COLOURS):
-            look = {"left": left, "height": 0.72, "label": label, "color": colour}
-            bars(axis, part, label, "ms of the whole call", part["name"], said=f"{label}: said", **look)
-            left += part[label]
-    legend(figure, 4)
-    return figure
-
-
 _NO_SIZES = "No rate over the size: there is no GPU and no recorded run of this task."
 
 

@@ -289,10 +289,10 @@ def kernel_html(kernel: Kernel, tiles: Tiling, idea: str, count: int, title: str
     place = f"{kernel.path.name}, lines {first} to {last}"
     file = f"data:text/plain;charset=utf-8,{quote(read_text(kernel.path))}"  # to take away, scripts or not
     link = f'<a class="data" download="{kernel.path.name}" href="{file}">{place}</a>'
-    if drawings.has_idea(kernel.name):
-        drawing, words = drawings.idea_svg(kernel.name, tiles, waves, name, title), ""
+    if idea_of := getattr(pieces("ideas.html.j2"), kernel.name, None):
+        drawing, words = idea_of({"name": name, "title": title, "stages": tiles.stages, "waves": waves}), ""
     else:
-        drawing, words = drawings.tile_svg(tiles, name, title), html.escape(tiles.words)
+        drawing, words = pieces().tiling(name, title, tiles), html.escape(tiles.words)
     caption = f"<b>{html.escape(title)}.</b> {words} {link}"
     return figure_html(drawing, caption, name, number, place, code)
 

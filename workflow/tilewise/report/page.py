@@ -175,18 +175,16 @@ class Page:
         return self._piece("Table: Claims", made)
 
     def tiles(self, name: str, idea: str, count: int, title: str) -> Markup:
-        """What is new in a kernel, beside the `count` lines of code that begin with `idea`; drawn as a rung, or else at
-        its fastest."""
-        rungs = self.frame("rungs")  # whose boxes stand below the drawings
-        rows = rungs if name in set(rungs["kernel"]) else timings.timed_rows(self.frame("ladder"))
-        own = rows[rows["kernel"] == name].sort_values("gflops")
-        if own.empty:
-            return Markup("")
-        first = own[own["dtype"] == self.evidence.kernels[name].dtypes[0]]  # the type for which it was written
-        row = (first if len(first) else own).iloc[-1]
+        """What is new in a kernel, beside the `count` lines of code that begin with `idea`.
+
+        It is drawn in the type for which it was written, as a rung, or else at its fastest.
+        """
 
         def made() -> str:
-            kernel = self.evidence.kernels[name]
+            kernel, rungs = self.evidence.kernels[name], self.frame("rungs")  # whose boxes stand below the drawings
+            rows = rungs if name in set(rungs["kernel"]) else timings.timed_rows(self.frame("ladder"))
+            own = rows[(rows["kernel"] == name) & (rows["dtype"] == kernel.dtypes[0])]
+            row = own.sort_values("gflops").iloc[-1]
             device = self.evidence.device(row["platform"])
             tiles = tiling(row)
             if not tiles:

@@ -124,12 +124,8 @@ def story_page(page: Page, article: Path = articles.STORY, pages: Mapping[str, s
     def made() -> str:
         numbers, of_run = _fill(article)
         first = next(iter(of_run.values()))
-
-        def parts() -> list[str]:
-            opening, rest = first.article(article, numbers).split("<h2", 1)
-            return [f'<div class="first">{opening}</div>\n<h2{rest}']
-
-        return first.html("story", parts, [gpu for each in of_run.values() for gpu in each.evidence.gpus], pages)
+        gpus = [gpu for each in of_run.values() for gpu in each.evidence.gpus]
+        return first.html("story", lambda: [first.article(article, numbers)], gpus, pages)
 
     if not _is_recorded(article):
         return instead("The story is about the recorded runs, which this copy of the study lacks (report/recorded).")
