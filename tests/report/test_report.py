@@ -300,7 +300,7 @@ def test_text_from_results_cannot_become_markup(tmp_path):
     evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
     table = provenance.failures(evidence)
     table.loc[0, "message"] = "template <typename T> & more"
-    html = markup.table_html(table, "failures", "Failures.", evidence)
+    html = markup.table_html(table, "failures", "Failures.", evidence, "failures")
     assert "template &lt;typename T&gt; &amp; more" in html
 
 

@@ -11,7 +11,7 @@ import html
 import itertools
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -34,14 +34,9 @@ MOST_ROWS = 15
 _MISSING = "–"
 #: Columns that stay even if they are empty, because an empty one says that nothing was measured.
 _ALWAYS = {"time_ms", "measured", "message", "status"}
-#: A table of more columns is printed in smaller letters.
-_WIDE_FROM = 14
-#: A table of so many columns fits into one of the two columns of a printed page.
-_NARROW = 6
-#: Columns of long text.
-_LONG_TEXT = {"message", "note", "reason", "tasks"}
-#: The classes of columns of long text, and of some words, which break between them if the page is narrow.
-_KINDS = {"claim": "words claim", "shape": "words size", **dict.fromkeys(_LONG_TEXT, "words long")}
+#: The classes of columns: of long text, and of some words, which break between them if the page is narrow.
+_KINDS = {"claim": "words claim", "shape": "words size"}
+_KINDS |= dict.fromkeys(("message", "note", "reason", "tasks"), "words long")
 _WRAPPED = ("choice", "runner_up", "instance", "platform", "title", "limited_by", "second_limit", "waits")
 _KINDS |= dict.fromkeys(_WRAPPED, "words wrap")
 #: The words of a verdict, here or on a recorded platform -> the class of its mark.
@@ -163,7 +158,7 @@ def table_html(
     layout: str | None,
     caption: str,
     evidence: Evidence,
-    name: str = "",
+    name: str,
     number: int | None = None,
     folded: bool = False,
 ) -> str:
@@ -173,9 +168,8 @@ def table_html(
 
     `layout` is the name of one in tables.yaml, or None for all columns of the table. `caption` is HTML that begins with
     a title in <b>. A platform column with a single platform and columns without any entry are left out. `name` is that
-    of the anchor and of the CSV file (default: from the title).
+    of the anchor and of the CSV file.
     """
-    name = name or name_of(caption)
     columns = _shown_columns(headings.make_headings(layout, table), table, bool(layout))
     few = table.head(MOST_ROWS)
     brief = _shown_columns(headings.make_headings(layout, table, brief=True), few, bool(layout))
@@ -186,15 +180,14 @@ def table_html(
     else:
         first = _shown(few, brief, evidence.machine, layout is None)
         cells = [[(kind, Markup(cell)) for (kind, _), (cell, _) in zip(first["heads"], row)] for row in first["rows"]]
-        label, wide = Markup(words.split(".")[0]).striptags(), "wide" if len(brief) > _WIDE_FROM else ""
-        lines = list(zip(first["kinds"], cells))
-        parts = [pieces().table(wide, label, words, first["groups"], first["heads"], lines)]
+        label, lines = Markup(words.split(".")[0]).striptags(), list(zip(first["kinds"], cells))
+        parts = [pieces().table("", label, words, first["groups"], first["heads"], lines)]
     if folded or len(few) < len(table) or set(columns) - set(brief) - {"platform"}:
-        whole = _packed(f"{_title_of(caption)}: all rows", _shown(table, columns, evidence.machine, layout is None))
+        title = Markup(caption.split("</b>")[0]).striptags().strip(" .")
+        whole = _packed(f"{title}: all rows", _shown(table, columns, evidence.machine, layout is None))
         said = f"All {len(table)} rows and columns" if folded or len(few) < len(table) else "All columns"
         parts.append(pieces().fold(f"{said}: sort, search, filter", whole))
-    kind = "exhibit narrow" if layout and len(brief) <= _NARROW and not _LONG_TEXT & set(brief) else "exhibit"
-    return f'<div class="{kind}" id="table-{name}">{"".join(parts)}</div>'
+    return f'<div class="exhibit" id="table-{name}">{"".join(parts)}</div>'
 
 
 def _shown_columns(columns: headings.Headings, table: pd.DataFrame, only_with_entries: bool) -> headings.Headings:
@@ -208,13 +201,9 @@ def _shown_columns(columns: headings.Headings, table: pd.DataFrame, only_with_en
     }
 
 
-def _title_of(caption: str) -> str:
-    return caption.split("</b>")[0].removeprefix("<b>").strip(" .")
-
-
-def name_of(caption: str) -> str:
+def name_of(title: str) -> str:
     """The anchor of a table or figure, from its title."""
-    return anchor_of(html.unescape(_title_of(caption))).lower()
+    return anchor_of(title).lower()
 
 
 def anchor_of(title: str) -> str:
@@ -293,13 +282,5 @@ def kernel_html(kernel: Kernel, tiles: Tiling, idea: str, count: int, title: str
         drawing, words = idea_of({"name": name, "title": title, "stages": tiles.stages, "waves": waves}), ""
     else:
         drawing, words = pieces().tiling(name, title, tiles), html.escape(tiles.words)
-    caption = f"<b>{html.escape(title)}.</b> {words} {link}"
-    return figure_html(drawing, caption, name, number, place, code)
-
-
-def figure_html(
-    drawing: str, caption: str, name: str, number: int, place: str = "", code: Sequence[str] = (), folded: bool = False
-) -> str:
-    """HTML of a drawing with its number and caption, `folded` or not, and with the lines of `code` from a `place`."""
-    title, shown = Markup(_title_of(caption)).striptags(), pack(drawing) if folded else Markup(drawing)
-    return pieces().figure(name, title, Markup(caption), number, shown, place, code, folded)
+    caption = Markup(f"<b>{html.escape(title)}.</b> {words} {link}")
+    return pieces().figure(name, title, caption, number, Markup(drawing), place=place, code=code)

@@ -91,7 +91,8 @@ class Page:
                 found = found.drop(columns="points")
             number = next(self._numbers["Table"])
             words = self._caption(title, caption)
-            return markup.table_html(found, layout or None, words, self.evidence, anchor, number, folded)
+            place = anchor or markup.name_of(title)
+            return markup.table_html(found, layout or None, words, self.evidence, place, number, folded)
 
         return self._piece(f"Table: {title}", made)
 
@@ -152,7 +153,7 @@ class Page:
 
     def _beside(self, title: str, caption: str, find: Callable[[], pd.DataFrame], first: str, blank: str) -> Markup:
         def made() -> str:
-            found, name = find(), markup.name_of(f"<b>{title}</b>")
+            found, name = find(), markup.name_of(title)
             if found.empty:
                 return ""
             number = pieces().number("Table", f"table-{name}", next(self._numbers["Table"]))
@@ -198,10 +199,9 @@ class Page:
         """How a ring of stages fills, in steps that a reader chooses."""
 
         def made() -> str:
-            name, ideas = "story-ring", pieces("ideas.html.j2")
-            caption = "<b>A ring fills and empties.</b> Choose a step."
-            drawing = f"{ideas.buttons(name)}{ideas.filling(name)}"
-            return markup.figure_html(drawing, caption, name, next(self._numbers["Figure"]))
+            name, title, ideas = "story-ring", "A ring fills and empties", pieces("ideas.html.j2")
+            words, drawing = Markup(self._caption(title, "Choose a step.")), ideas.buttons(name) + ideas.filling(name)
+            return pieces().figure(name, title, words, next(self._numbers["Figure"]), drawing)
 
         return self._piece("Figure: ring", made)
 
@@ -242,11 +242,12 @@ class Page:
     ) -> Markup:
         def made() -> str:
             figure, words = draw(), self._caption(title, caption)
-            name = anchor or markup.name_of(words)
+            name = anchor or markup.name_of(title)
             if missing := figures.missing_reason(figure):
                 return markup.missing_html(missing, title, name)
             drawing = figures.svg(figure, name, title, Markup(words).striptags())
-            return markup.figure_html(drawing, words, name, next(self._numbers["Figure"]), folded=folded)
+            shown = markup.pack(drawing) if folded else Markup(drawing)
+            return pieces().figure(name, title, Markup(words), next(self._numbers["Figure"]), shown, folded)
 
         return self._piece(f"Figure: {title}", made)
 

@@ -14,16 +14,6 @@ from tilewise.files import write_json
 from tilewise.report import articles, beside, notes, sections
 from tilewise.report.page import Page, load
 
-#: The first words of the index of a site, and what it says of each page.
-_INDEX = """<h1>Tilewise: CUDA matrix multiplication, measured and verified</h1>
-<p>A study of kernels from the textbook to the limit of the chip. These pages show its recorded runs.</p>
-"""
-_CONTENTS = {
-    "report": "every table and figure, verdicts on published claims, machines and versions",
-    "story": "the ladder of kernels, rung by rung",
-    "assignment": "the questions of a published assignment, with answers",
-}
-
 
 def assignment(
     sides: beside.Sides,
@@ -81,8 +71,7 @@ def write_site(folder: Path, recorded: Path = RECORDED) -> list[str]:
     page = _recorded_page(recorded)
     pages = sections.PAGES | {"report": "The recorded runs"}
     made = _all_pages(page, pages)
-    items = "".join(f'<li><a href="{name}.html">{title}</a>: {_CONTENTS[name]}</li>' for name, title in pages.items())
-    made["index"] = page.html("index", lambda: [f"{_INDEX}<ul>{items}</ul>"], pages=pages)
+    made["index"] = page.html("index", lambda: [page.article(articles.FOLDER / "index.md", {})], pages=pages)
     folder.mkdir(parents=True, exist_ok=True)
     return _write(folder, made)
 
