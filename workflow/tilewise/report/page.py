@@ -22,7 +22,7 @@ from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import Evidence, Platform, load_evidence
 from tilewise.explain import quantities, timings
 from tilewise.explain.tiling import tiling
-from tilewise.report import articles, beside, claims, figures, headings, headlines, markup, notes, sections, tables
+from tilewise.report import articles, beside, claims, figures, headlines, markup, notes, sections, tables
 from tilewise.report.drawings import pieces
 from tilewise.report.template_context import FIGURES, LAYOUTS, TABLES
 from tilewise.study.accuracy import MEANING
@@ -212,17 +212,10 @@ class Page:
         return Markup(f"{pieces().step(items)}\n\n")
 
     def further_tasks(self) -> dict[str, str]:
-        """The tasks of the config that no section names: name -> title."""
-        others = (name for name in _unnamed(self.tasks) if self.evidence.method(name) != "tune")
+        """The tasks of the config that no section has in quotation marks: name -> title."""
+        text = "".join((sections.FOLDER / name).read_text(encoding="utf-8") for name in sections.names_of())
+        others = (name for name in self.tasks if f'"{name}"' not in text and self.evidence.method(name) != "tune")
         return {name: self.tasks[name]["title"] for name in others if name != "overhead"}
-
-    def further_tables(self) -> list[str]:
-        """The tables with a layout that no section names, such as one of new facts, if they have rows."""
-        return [name for name in _unnamed(TABLES) if name in headings.layouts() and self.has(name)]
-
-    def further_figures(self) -> list[str]:
-        """The figures of the whole study that no section of the tables names."""
-        return _unnamed(figures.OVERVIEW)
 
     # ---- What they are made of ---------------------------------------------------------------------------------------
 
@@ -326,12 +319,6 @@ def load(folders: Iterable[Path | str] | None = None, recorded: Path | str = REC
     """The page of the platforms in `folders` (default: all in results/), with the recorded ones beside them."""
     evidence = load_evidence(folders, recorded=recorded)
     return Page(evidence, beside.Sides(beside.load_record(Path(recorded)), evidence))
-
-
-def _unnamed(names: Iterable[str]) -> list[str]:
-    """Those names that no section of the page of tables has in quotation marks."""
-    text = "".join((sections.FOLDER / name).read_text(encoding="utf-8") for name in sections.names_of())
-    return [name for name in names if f'"{name}"' not in text]
 
 
 def _datatables() -> str:
