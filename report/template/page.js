@@ -18,10 +18,10 @@ async function dataTables() {
 
 const plain = document.createElement("span");
 function words(cell) {
-  plain.innerHTML = Array.isArray(cell) ? cell[0] : cell;
+  plain.innerHTML = cell[0];
   return plain.textContent.trim();
 }
-const size = (cell) => (Array.isArray(cell) ? cell[1] : parseFloat(words(cell).replaceAll(",", "")));
+const size = (cell) => cell[1] ?? parseFloat(words(cell).replaceAll(",", ""));
 
 function element(name, attributes, ...content) {
   const made = document.createElement(name);
@@ -51,12 +51,12 @@ async function openTable(fold) {
     autoWidth: false,
     titleRow: table.tHead.rows.length - 1,
     columns: data.heads.map((head, column) => ({
-      className: head[0].replace("filter", ""),
+      className: head[0],
       type: wordy(head) ? "string" : "measured",
       render: (_, type, row) => {
         const cell = row[column];
         if (type === "sort" || type === "type") return wordy(head) ? words(cell) : size(cell);
-        return type === "filter" ? words(cell) : Array.isArray(cell) ? cell[0] : cell;
+        return type === "filter" ? words(cell) : cell[0];
       },
     })),
     createdRow: (row, _, index) => data.kinds[index] && row.classList.add(data.kinds[index]),
@@ -66,10 +66,9 @@ async function openTable(fold) {
   });
   for (const pages of fold.querySelectorAll("nav")) pages.setAttribute("aria-label", `Pages of ${data.caption}`);
   const filters = element("div", { class: "filters" });
-  data.heads.forEach(([kind, heading], column) => {
-    if (!/filter/.test(kind)) return;
+  for (const column of data.filters) {
     const values = [...new Set(data.rows.map((row) => words(row[column])))].sort();
-    if (values.length < 2 || values.length > 60) return;
+    if (values.length < 2 || values.length > 60) continue;
     const choice = element("select", {});
     choice.add(new Option("all", ""));
     for (const value of values) choice.add(new Option(value || "(empty)", value));
@@ -77,8 +76,8 @@ async function openTable(fold) {
       const test = (text, row, index) => words(data.rows[index][column]) === choice.value;
       grid.column(column).search.fixed("filter", choice.selectedIndex ? test : null).draw();
     });
-    filters.append(element("label", {}, `${groupOf(data.groups, column)}${heading} `, choice));
-  });
+    filters.append(element("label", {}, `${groupOf(data.groups, column)}${data.heads[column][1]} `, choice));
+  }
   if (filters.children.length) box.before(filters);
   fold.dataset.started = "yes";
 }
@@ -156,8 +155,8 @@ function listen(drawing) {
 }
 document.querySelectorAll(".drawing").forEach(listen);
 
-// ---- Figures and tables to take away. The page may have been sent to somebody without the folder beside it, to which
-// its links lead.
+// ---- Figures and tables to take away, which the page has in it.
+for (const link of document.querySelectorAll("a.data:not([href])")) link.href = "#"; // a link for the keyboard, too
 function save(name, text, type) {
   const link = element("a", { download: name, href: URL.createObjectURL(new Blob([text], { type })) });
   document.body.append(link);

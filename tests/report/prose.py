@@ -27,6 +27,12 @@ def unpacked(page):
     return json.loads(gzip.decompress(base64.b64decode(packed)))
 
 
+def packed_files(page):
+    """The tables to which the links of a page lead, by the name of their files."""
+    found = re.findall(r'download="([^"]+)" data-packed="([^"]*)"', page)
+    return {name: gzip.decompress(base64.b64decode(packed)).decode() for name, packed in found}
+
+
 def checks(evidence):
     """What the table of checks has of a run's first machine: check -> words."""
     return variability.checks(evidence).set_index("fact").iloc[:, 0].to_dict()

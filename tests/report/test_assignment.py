@@ -6,13 +6,13 @@ import re
 import pandas as pd
 import pytest
 import synthetic
-from prose import plain
+from prose import packed_files, plain
 
 from tilewise import RECORDED
 from tilewise.__main__ import main
 from tilewise.evidence import load_evidence
 from tilewise.explain.number_format import rounded
-from tilewise.report import articles, beside, headlines, markup, notes, render
+from tilewise.report import articles, beside, headlines, notes, render
 from tilewise.study.status import Status
 
 TASKS = ("1a", "1b", "1c", "2a", "2b", "3", "4")
@@ -80,7 +80,7 @@ def test_a_record_that_contradicts_the_answers_is_a_note_beside_the_tables(recor
     page = render.assignment(beside.Sides(record, None), article=article)
     [note] = notes.find_notes(page)
     assert note.startswith("Answers cannot be made: ") and message in note.replace("\u00a0", " ")
-    assert "Answer." not in page and len(markup.packed_files(page)) == 10
+    assert "Answer." not in page and len(packed_files(page)) == 10
 
 
 def test_without_the_record_there_are_tables_and_one_sentence(tmp_path):
@@ -171,7 +171,7 @@ def test_the_hand_out_has_no_answers(tmp_path, capsys):
     assert notes.find_notes(page) == []
     assert re.findall(r"<h2[^>]*>Task (\w+):", page) == list(TASKS)
     assert "Answer." not in page and "Not known" not in page and 'href="tables.html"' not in page
-    assert page.count("your value") == len(markup.packed_files(page)) == 10
+    assert page.count("your value") == len(packed_files(page)) == 10
     assert main(["assignment", "--output", str(tmp_path / "a.html")]) == 0
     assert (tmp_path / "a.html").read_text().count("Answer.") == len(TASKS)
 
@@ -183,6 +183,6 @@ def test_a_page_that_cannot_be_written_is_one_message(tmp_path, capsys):
 
 def test_the_tables_can_be_taken_away(record):
     page = render.assignment(beside.Sides(record, None))
-    table = pd.read_csv(io.StringIO(markup.packed_files(page)["naive-kernel-float.csv"]))
+    table = pd.read_csv(io.StringIO(packed_files(page)["naive-kernel-float.csv"]))
     assert {"side", "time_ms", "gflops", "n", "p", "m"} <= set(table)
     assert table["side"].nunique() == len(record.platforms) + 1

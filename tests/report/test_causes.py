@@ -276,7 +276,7 @@ def test_the_time_of_a_table_has_the_range_of_its_runs(recorded):
     far = [max(row["time_ms"] - row["run_low_ms"], row["run_high_ms"] - row["time_ms"]) for _, row in rows.iterrows()]
     found = timings.range_percent(rows)
     assert found.tolist() == pytest.approx([100 * each / time for each, time in zip(far, rows["time_ms"])])
-    shown = markup.table_html(tables.task("task3", recorded), "sweep", "<b>Tiles.</b>", recorded)
+    shown = markup.table_html(tables.task("task3", recorded), "sweep", "<b>Tiles.</b>", recorded, "tiles")
     cell = f"{rounded(rows['time_ms'].iloc[0])} {plus_minus(found.iloc[0])}"
     [packed] = re.findall(r'data-table="([^"]+)"', shown)
     assert cell in gzip.decompress(base64.b64decode(packed)).decode()

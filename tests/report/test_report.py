@@ -1,22 +1,17 @@
 """The page: everything is on it, it loads nothing from elsewhere, and it never shows the emulator as a GPU."""
 
-import base64
 import dataclasses
-import gzip
 import io
 import json
 import re
-import struct
 from html.parser import HTMLParser
-from pathlib import Path
-from xml.etree import ElementTree
 
 import jupytext
 import pandas as pd
 import pytest
 import synthetic
 import yaml
-from prose import pages, plain
+from prose import packed_files, pages, plain
 
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import load_evidence
@@ -45,8 +40,8 @@ Speed-up over the naive kernel, rung by rung. Rate over the shape of the block, 
 block, double. Rate over the width of the tile, float. Rate over the width of the tile, double. Rates of tile widths
 chosen at run time and at compile time. Rate over the number of tiles per block (NTB). Every rung against its limits,
 float. Every rung against its limits, double. Rates in low precision on the tensor cores. Rates of products of bytes.
-Accuracy against rate. Rates of double results. How many moduli a spread of exponents needs. Operations per joule.
-Rate over size. The ratio to cuBLAS at each shape. Where the time of a call goes. Roofline, float. Rates on the CPU.
+Accuracy against rate. Rates of double results. How many moduli a spread of exponents needs. Rate over size.
+The ratio to cuBLAS at each shape. Roofline, float. Rates on the CPU.
 Time over lines fetched. Rates of the loop orders."""
 TABLES, FIGURES = (re.findall(r"\S[^.]+\.", names.replace("\n", " ")) for names in (TABLES, FIGURES))
 
@@ -127,13 +122,12 @@ def test_anchors_are_unique_and_plain(parsed, name):
 
 def test_every_table_brings_its_data_and_every_figure_its_drawing(rendered):
     text = pages(rendered)
-    drawn = {file.stem for file in (rendered.parent / markup.FIGURES_FOLDER).glob("*.svg")}
-    links = {Path(name).stem: table for name, table in markup.packed_files(text).items()}
+    figures = re.findall(r'<figure id="figure-([^"]+)">(.*?)</figure>', text, re.DOTALL)
+    drawn = {name for name, figure in figures if "<svg" in figure or "data-drawing=" in figure}
     assert set(re.findall(r'download="([^"]+)\.svg"', text)) == drawn
-    for name, table in links.items():
-        assert len(pd.read_csv(io.StringIO(table)).columns) > 1, name
-        assert (rendered.parent / markup.FIGURES_FOLDER / f"{name}.csv").read_text() == table
-    ladder = pd.read_csv(io.StringIO(links["ladder_float"]))
+    tables = {name: pd.read_csv(io.StringIO(table)) for name, table in packed_files(text).items()}
+    assert [name for name, table in tables.items() if len(table.columns) < 2] == []
+    ladder = tables["ladder_float.csv"]
     assert {"kernel", "time_ms", "gflops"} <= set(ladder) and ladder["gflops"].dtype == "float64"
 
 
@@ -152,42 +146,29 @@ def test_nothing_comes_from_the_network(rendered, parsed, name):
 
 
 @pytest.mark.parametrize("name", sections.PAGES)
-def test_links_lead_somewhere(parsed, rendered, name):
-    """To a place of the same page or of another one, or to the file of a figure."""
+def test_links_lead_somewhere(parsed, name):
+    """To a place of the same page or of another one."""
     targets = {f"{page}.html" for page in parsed}
     for page, found in parsed.items():
         ids = {attrs["id"] for _, attrs in found.tags if "id" in attrs}
         targets |= {f"{page}.html#{each}" for each in ids} | {f"#{each}" for each in ids if page == name}
     links = [attrs["href"] for tag, attrs in parsed[name].tags if tag == "a" and "href" in attrs]
     links = {link for link in links if not link.startswith("data:")}
-    beside = {link for link in links if link.startswith(f"{markup.FIGURES_FOLDER}/")}
-    assert links - beside <= targets and {f"{page}.html" for page in parsed} <= links
-    drawings = {link for link in beside if link.endswith(".svg")}
-    assert len(drawings) == len(parsed[name].numbered("Figure"))
-    assert all((rendered.parent / link).is_file() for link in beside)
-
-
-def test_the_files_beside_the_page_are_its_figures(rendered):
-    """Whole drawings in the colours of the light scheme, for a reader without scripts or with another program."""
-    files = sorted((rendered.parent / markup.FIGURES_FOLDER).glob("*.svg"))
-    assert len(files) > len(FIGURES)
-    for file in files:
-        root = ElementTree.fromstring(file.read_text())
-        assert root.tag.endswith("}svg") and "var(" not in file.read_text()
-    assert "#1c2530" in (rendered.parent / markup.FIGURES_FOLDER / "rungs.svg").read_text()
+    assert links <= targets and {f"{page}.html" for page in parsed} <= links
+    assert sum(str(attrs.get("download")).endswith(".svg") for _, attrs in parsed[name].tags) == len(
+        parsed[name].numbered("Figure")
+    )
 
 
 @pytest.mark.parametrize("name", sections.PAGES)
-def test_a_link_to_a_page_has_a_preview(rendered, parsed, name):
-    """Its title, its first words and a picture, which lies beside the page."""
+def test_a_link_to_a_page_has_a_preview(parsed, name):
+    """Its title and its first words."""
     metas = {
         attrs.get("property", attrs.get("name")): attrs["content"]
         for tag, attrs in parsed[name].tags
         if tag == "meta" and "content" in attrs
     }
     assert metas["og:title"] and metas["og:description"] == metas["description"] != ""
-    picture = (rendered.parent / metas["og:image"]).read_bytes()
-    assert picture.startswith(b"\x89PNG") and struct.unpack(">II", picture[16:24]) == (1200, 630)
 
 
 @pytest.mark.parametrize("name", sections.PAGES)
@@ -200,15 +181,6 @@ def test_every_page_says_whose_it_is_and_what_its_data_are(rendered, name):
     [commit] = set(pd.read_csv(RECORDED / "nvidia-h200" / "measurements.csv")["commit"])
     run = f"{recorded['gpu']['name']}, {recorded['captured'][:10]}, commit {commit}"
     assert (run if name == "story" else "Invented H200") in words
-
-
-def test_a_figure_of_an_older_page_is_removed(tmp_path):
-    (tmp_path / markup.FIGURES_FOLDER).mkdir()
-    (tmp_path / markup.FIGURES_FOLDER / "old.svg").write_text("<svg/>")
-    render.write({tmp_path / "report.html": "the page"}, {"new": '<svg style="fill:var(--ink)"></svg>'})
-    assert [file.name for file in (tmp_path / markup.FIGURES_FOLDER).iterdir()] == ["new.svg"]
-    assert (tmp_path / "report.html").read_text() == "the page"
-    assert "var(" not in (tmp_path / markup.FIGURES_FOLDER / "new.svg").read_text()
 
 
 @pytest.mark.parametrize("name", sections.PAGES)
@@ -324,28 +296,11 @@ def test_ntb_curves_of_several_kernels_and_many_shapes(tmp_path, monkeypatch):
         assert words in drawn
 
 
-def test_the_page_shows_the_figures_that_are_drawn_already(tmp_path):
-    """The figures of tasks, in its own colours and under its own names; the others it draws."""
-    study = synthetic.config()
-    study["tasks"] = {"loop_orders": study["tasks"]["loop_orders"]}
-    folder = synthetic.write(tmp_path / "gpu", study=study)
-    (tmp_path / "drawn").mkdir()
-    drawing = '<svg xmlns="http://www.w3.org/2000/svg" width="72pt"><path id="a" fill="#262626"/><use href="#a"/></svg>'
-    (tmp_path / "drawn" / "loop_orders.svg").write_text(drawing)
-    text = load([folder], tmp_path / "none", drawn=tmp_path / "drawn").section("04-further.md")
-    assert notes.find_notes(text) == []
-    found = re.search(r'<figure id="figure-loop_orders">.*?</figure>', text, re.DOTALL)
-    assert found and "Rates of the loop orders" in found[0]
-    [packed] = re.findall(r'data-drawing="([^"]+)"', found[0])
-    shown = gzip.decompress(base64.b64decode(packed)).decode()
-    assert '<path id="loop_orders-0" fill="var(--ink)" /><use href="#loop_orders-0" />' in shown
-    assert "width: 100px" in shown
-
-
 def test_text_from_results_cannot_become_markup(tmp_path):
-    table = provenance.failures(load_evidence([synthetic.write(tmp_path / "gpu")]))
+    evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
+    table = provenance.failures(evidence)
     table.loc[0, "message"] = "template <typename T> & more"
-    html = markup.table_html(table, "failures", "Failures.")
+    html = markup.table_html(table, "failures", "Failures.", evidence, "failures")
     assert "template &lt;typename T&gt; &amp; more" in html
 
 

@@ -10,7 +10,7 @@ from prose import plain
 
 from tilewise import UserError
 from tilewise.evidence import load_evidence
-from tilewise.report import sections
+from tilewise.report import headings, sections, template_context
 from tilewise.report.page import Page
 
 
@@ -126,3 +126,9 @@ def test_a_section_is_changed_in_one_file(tmp_path, gpu, monkeypatch):
 def test_numbers_and_words(value, words):
     language = sections.Language({"number": float("nan")})
     assert plain(language.from_string(value).render()) == words
+
+
+def test_every_table_with_a_layout_and_every_figure_of_the_study_is_in_a_section():
+    text = "".join((sections.FOLDER / name).read_text() for name in sections.names_of())
+    shown = {name for name in template_context.TABLES if name in headings.layouts()} | {*template_context.STUDY_FIGURES}
+    assert [name for name in sorted(shown) if f'"{name}"' not in text] == []

@@ -328,20 +328,21 @@ SOME = {entry.get("method", "sweep"): name for name, entry in TASKS.items()}.val
 #: Every task with a GPU; on the emulator, beside the recorded times, one task of each method.
 DRAWN = [("gpu", name) for name in TASKS]
 #: The methods without a figure.
-UNDRAWN = "accuracy bandwidth batches calls grading launch_limits maximum_size overhead tune".split()
+UNDRAWN = "accuracy bandwidth batches calls cold_start energy grading launch_limits maximum_size overhead tune".split()
 DRAWN += [pytest.param("emulator", name, marks=[pytest.mark.exhaustive] * (name not in SOME)) for name in TASKS]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("where", "task"), DRAWN)
 def test_the_rows_of_a_task_alone_give_the_same_figure(task, where, recorded, emulators_folder, request):
-    """Of a run with one platform, the page takes the figures that were drawn of each task by itself."""
+    """The file of a task, which is drawn from it alone, shows what the page shows."""
     whole = request.getfixturevalue(where)
     folder, kept = (recorded / "nvidia-h200", "none") if where == "gpu" else (emulators_folder, ".")
     own = load_evidence([folder], task, recorded / kept, whole.kernels)
-    drawing = figures.svg(figures.task(task, own))
+    figure = figures.task(task, own)
+    drawing = figures.svg(figure)
     bare = own.method(task) in UNDRAWN
-    assert figures.missing_reason(drawing).startswith("This task has no figure") == bare
+    assert figures.missing_reason(figure).startswith("This task has no figure") == bare
     assert drawing.startswith("<svg") and (bare or where == "gpu" or "recorded" in drawing)
     assert _named(drawing) == _named(figures.svg(figures.task(task, whole))), "the same data gives the same picture"
 

@@ -1,7 +1,5 @@
 # The tables of a platform as a whole, in addition to those of its tasks.
 PLATFORM = ["measurements", "accuracy", "occupancy", "traffic", "cache_lines"]
-# With one platform, the page takes its tasks' figures; with several it has figures of all of them.
-DRAWN = study.platforms if len(study.platforms) == 1 else []
 
 
 # A task by its name, as in `snakemake task3`: measured, with its table and figure.
@@ -69,7 +67,6 @@ rule overview:
     log:
         "logs/{platform}/overview.log",
     localrule: True
-    threads: max(1, (study.cores or 1) - 1)  # beside the page
     params:
         conditions=conditions.of_overview,
     script:
@@ -84,7 +81,6 @@ rule page:
         facts=expand("results/{platform}/facts/{task}.csv", platform=study.platforms, task=study.tasks),
         counters=study.counters_of,
         instructions=study.instructions_of,
-        figures=expand("results/{platform}/figures/{task}.svg", platform=DRAWN, task=study.tasks),
     output:
         # The old pages stay until the new ones are there.
         report(
@@ -93,7 +89,6 @@ rule page:
             category="Report",
         ),
         notes="results/notes.json",
-        figures=directory("results/figures"),
     log:
         "logs/report.log",
     priority: 1

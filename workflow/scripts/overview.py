@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from tilewise.files import script
-from tilewise.measure import environment
 from tilewise.report import show
 
 with script(snakemake.log[0]):
     folder = Path(snakemake.input.device).parent
-    show.overview(folder, snakemake.output, environment.cores(snakemake.threads))
+    show.overview(folder, snakemake.output)

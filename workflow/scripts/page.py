@@ -7,5 +7,4 @@ from tilewise.report.render import render
 
 with script(snakemake.log[0]):
     folders = [Path(device).parent for device in snakemake.input.devices]
-    drawn = next((Path(figure).parent for figure in snakemake.input.figures), None)
-    render(snakemake.output[0], folders, drawn=drawn)
+    render(snakemake.output[0], folders)

@@ -20,13 +20,13 @@ from tilewise.study.kernel import LANGUAGES
 def described(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Rows with the further columns that all figures have.
 
-    `said` is the tooltip of a row: its kernel, choice, type, product and rate, as far as it has them. A platform
-    has the name of its `machine`. With rates come `tflops`, and `rate` in `rate_unit`, which is GFLOP/s for CPU loops
-    and TFLOP/s otherwise. The categories of `shape` begin with the smallest product.
+    `said` is the tooltip of a row: its kernel, choice, type, product and rate, as far as it has them. With rates come
+    `tflops`, and `rate` in `rate_unit`, which is GFLOP/s for CPU loops and TFLOP/s otherwise. The categories of `shape`
+    begin with the smallest product.
     """
     named = rows[[name for name in ("kernel", "choice", "dtype", "shape") if name in rows]].astype("object").fillna("")
     said = [", ".join(filter(None, row)) for row in named.to_numpy()]
-    added: dict[str, Any] = {"machine": rows["platform"].map(evidence.labels)} if "platform" in rows else {}
+    added: dict[str, Any] = {}
     if "gflops" in rows:
         unit, large = ("TFLOP/s", 1000) if rows["gflops"].max() >= 100 else ("GFLOP/s", 1)  # no CPU loop is that fast
         added |= {"tflops": rows["gflops"] / 1000, "rate": rows["gflops"] / large, "rate_unit": unit}
@@ -161,23 +161,6 @@ def areas(sizes: pd.Series) -> pd.Series:
     places = sizes.rank(method="dense") - 1
     most = places.max() if places.notna().any() else 0
     return 22 * (90 / 22) ** (places / most) if most else places + 42
-
-
-def cold_start(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Calls with their `name`, the times of their four parts, and the steps of a part as its tooltip."""
-    parts = {"context": ["context_ms"], "copies": ["copy_in_ms", "copy_out_ms"], "kernel": ["kernel_ms"]}
-    named = {"total_ms", *(step for steps in parts.values() for step in steps)}
-    parts["everything else"] = [step for step in tables.steps(evidence) if step not in named]
-    name = rows["kernel"] + ", call " + rows["position"].astype("str") + " of\n" + rows["order"]
-    made: dict[str, Any] = {"name": name}
-    for part, steps in parts.items():
-        took = rows[[step for step in steps if step in rows]].astype("float64")
-        made[f"{part}: said"] = [
-            ", ".join(f"{step.removesuffix('_ms').replace('_', ' ')} {ms:.3g} ms" for step, ms in row.dropna().items())
-            for _, row in took.iterrows()
-        ]
-        made[part] = took.sum(axis=1)
-    return rows.drop(columns="kernel").assign(**made)
 
 
 def squares(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:

@@ -78,7 +78,7 @@ OVERVIEW: dict[str, Callable[[Evidence], Figure]] = {name: functools.partial(dra
 
 def save(draw: Callable[[], Figure], path: Path | str) -> None:
     """Draw a figure and write it atomically as SVG; if drawing fails, write a figure with the note."""
-    drawing = notes.attempt(str(path), lambda: svg(draw()), lambda note: svg(empty_figure(note)))
+    drawing = notes.attempt(str(path), lambda: svg(draw(), Path(path).stem), lambda note: svg(empty_figure(note)))
     with atomic_path(path) as temporary:
         temporary.write_text(drawing, encoding="utf-8")
 
@@ -132,15 +132,16 @@ def roofline(rows: pd.DataFrame, evidence: Evidence) -> Figure:
         top = peak or speeds["memory"] * part["intensity"].max()  # the memory's roof extends over all points
         x = np.geomspace(0.5 * min(0.25, part["intensity"].min()), 4 * top / speeds["memory"], 200)
         for name, speed in speeds.items():
-            label = f"{name} {rounded(speed)} TB/s"
-            axis.plot(x, np.minimum(top, speed * x), label=label, color="black", linewidth=1.2, zorder=0)
+            axis.plot(x, np.minimum(top, speed * x), color="black", linewidth=1.2, zorder=0)
+            along = {"rotation": math.degrees(math.atan(speed)), "rotation_mode": "anchor", "va": "bottom"}
+            words = f"{name} {rounded(speed)} TB/s"
+            axis.text(x[0], 1.1 * speed * x[0], words, fontsize="small", transform_rotates_text=True, **along)
         if peak:
             plots.write_at(axis, f"vector peak\n{rounded(peak)} TFLOP/s", (1.02, peak), axis.get_yaxis_transform())
         axis.set(xlabel="FLOP per byte loaded, counted by the emulator", ylabel="TFLOP/s, measured")
         log_scale(axis, part["intensity"])
         log_scale(axis, part["tflops"], "y")
         axis.set_ylim(top=2 * max(top, part["tflops"].max()))
-    plots.write_along(figure, [line for axis, _ in parts for line in axis.lines])
     plots.label_points(figure, parts, "intensity", "tflops")
     return figure
 
@@ -179,31 +180,6 @@ def cache_lines(rows: pd.DataFrame, evidence: Evidence) -> Figure:
 
 
 # ---- Of tasks, each named after its method ---------------------------------------------------------------------------
-@shows(tables.energy, "No energy was measured: there is no GPU and no recorded run of this task.",
-       lambda rows, _: rows.dropna(subset="gflop_per_joule"))  # fmt: skip
-def energy(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """Operations per joule."""
-    figure, parts = facets(rows, ["platform"], evidence, height=1, line=0.3)
-    for axis, part in parts:
-        part = part.sort_values("gflop_per_joule")
-        names, numbers = part["kernel"] + ", " + part["dtype"], part["gflop_per_joule"].map("{:,.0f}, ".format)
-        bars(axis, part, "gflop_per_joule", "GFLOP/J", names, color=colours(part, evidence))
-        plots.write_beside(axis, numbers + part["tflops"].map(rounded), "GFLOP/J, TFLOP/s")
-    return figure
-
-
-@shows(tables.cold_start, "No call was timed: there is no GPU and no recorded run of this task.",
-       figure_rows.cold_start)  # fmt: skip
-def cold_start(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """Where the time of a whole call goes."""
-    figure, parts = facets(rows, ["platform"], evidence, height=3)
-    colour = dict(zip(("context", "copies", "kernel", "everything else"), plots.COLOURS))
-    for axis, part in parts:
-        plots.stack(axis, part, colour, "ms of the whole call", part["name"])
-    legend(figure, 4, colour)
-    return figure
-
-
 _NO_SIZES = "No rate over the size: there is no GPU and no recorded run of this task."
 
 

@@ -2,7 +2,7 @@
 
 A table of many rows shows the first. The whole is packed beside a fold, whose opening makes a table of it that
 can be sorted and filtered (DataTables, bundled by itables); so is a figure that few want. Without scripts the page
-reads, and its links lead to files beside it.
+reads, but gives nothing to take away.
 """
 
 import base64
@@ -12,7 +12,6 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -29,21 +28,16 @@ from tilewise.study.columns import COLUMNS, SHAPE, is_words
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Accuracy, Status
 
-#: The folder beside the page with its figures and tables, one file each; with scripts, a link takes the page's own.
-FIGURES_FOLDER = "figures"
 #: Of a table of more rows the others are in its fold.
 MOST_ROWS = 15
 _MISSING = "–"
 #: Columns that stay even if they are empty, because an empty one says that nothing was measured.
 _ALWAYS = {"time_ms", "measured", "message", "status"}
-#: A table of more columns is printed in smaller letters.
-_WIDE_FROM = 14
-#: A table of so many columns fits into one of the two columns of a printed page.
-_NARROW = 6
-#: Columns of long text.
-_LONG_TEXT = {"message", "note", "reason", "tasks"}
-#: Columns of some words, which break between them if the page is narrow.
-_WRAPPED = {"choice", "runner_up", "instance", "platform", "title", "limited_by", "second_limit", "waits"}
+#: The classes of columns: of long text, and of some words, which break between them if the page is narrow.
+_KINDS = {"claim": "words claim", "shape": "words size"}
+_KINDS |= dict.fromkeys(("message", "note", "reason", "tasks"), "words long")
+_WRAPPED = ("choice", "runner_up", "instance", "platform", "title", "limited_by", "second_limit", "waits")
+_KINDS |= dict.fromkeys(_WRAPPED, "words wrap")
 #: The words of a verdict, here or on a recorded platform -> the class of its mark.
 _MARKS: dict[str, str] = dict(
     zip(claims.Verdict, "yes arithmetic equal differs no unknown unknown".split(), strict=True)
@@ -53,6 +47,9 @@ _MARKS |= {verdict.elsewhere: _MARKS[verdict] for verdict in claims.Verdict}
 _UNLIKE = "power lowered a clock, and one of the two ran more than three times as long as the other"
 #: Columns by whose values a whole table can be filtered; so can those of verdicts.
 _FILTERED = {"source", "task", "platform", "kernel", "dtype", "status", "count"}
+
+#: The words for a platform, or for its CPU: a function of the platform and the kernel.
+Machine = Callable[[str, str], str]
 
 
 def number(value: Any, column: str = "") -> str:
@@ -69,7 +66,8 @@ def number(value: Any, column: str = "") -> str:
     return html.escape(rounded(value, unit)) + "×" * (unit == "x")
 
 
-def _cell(row, column, machine):
+def _cell(row: Mapping[str, Any], column: str, machine: Machine) -> str:
+    """The HTML of a cell."""
     value = row[column]
     if column == "platform" and not pd.isna(value):  # instructions that no platform timed have none
         return html.escape(machine(value, row.get("kernel", "")))
@@ -98,79 +96,43 @@ def _cell(row, column, machine):
     return text if column != "time_ms" or pd.isna(row["apart"]) else f"{text} {plus_minus(row['apart'])}"
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A table that is to be shown: its rows, its columns with their headings, and how to say its cells."""
+def _shown(rows: pd.DataFrame, columns: headings.Headings, machine: Machine, plain: bool) -> dict[str, Any]:
+    """What a table shows: its `groups` and `heads`, the columns with `filters`, and its `rows` with their `kinds`.
 
-    rows: pd.DataFrame
-    columns: headings.Headings
-    machine: Callable[[str, str], str]  # the words for a platform, or for its CPU
-    plain: bool  # all columns as they are, without a layout
+    A group is the number of its columns and its words, a head its class and its words, and a cell its HTML and, if that
+    does not say it as a plain number, what it sorts by. A `plain` table has all columns as they are, without a layout.
+    """
+    table = rows.assign(apart=timings.range_percent(rows))
+    rates = [name for name in columns if name in COLUMNS and COLUMNS[name].unit == "GFLOP/s"]
+    large = bool(rates) and table[rates].max().max() >= 100  # no CPU loop is that fast
+    table = table.assign(**{name: table[name] / 1000 for name in rates}) if large else table
+    records = table.to_dict("records")
+    above = [group for group, _ in columns.values()]
+    return {
+        "groups": [(len(list(own)), group) for group, own in itertools.groupby(above)] if any(above) else [],
+        "heads": [
+            (_kind(name, plain), label.replace("GFLOP/s", "TFLOP/s") if large else label)
+            for name, (_, label) in columns.items()
+        ],
+        "filters": [at for at, name in enumerate(columns) if name in _FILTERED or name.startswith("verdict")],
+        "kinds": [_kind_of(row) for row in records],
+        "rows": [[(_cell(row, name, machine), _order(row, name)) for name in columns] for row in records],
+    }
 
-    def html(self, caption: str) -> str:
-        """The table as HTML in its own box, which scrolls if the page is narrow."""
-        rows, large = self._records()
-        lines = [(_kind_of(row), self._cells(row)) for row in rows]
-        label, wide = Markup(caption.split(".")[0]).striptags(), "wide" if len(self.columns) > _WIDE_FROM else ""
-        return pieces().table(wide, label, Markup(caption), self._groups(), self._heads(large), lines)
 
-    def packed(self, caption: str) -> str:
-        """The table as packed JSON, of which page.js makes one that sorts and filters.
+def _packed(caption: str, shown: Mapping[str, Any]) -> str:
+    """A table as packed JSON, of which page.js makes one that sorts and filters."""
+    found = {"caption": caption, **shown}
+    return pack(json.dumps(found, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
 
-        A cell is its HTML, or a pair of that and what it sorts by.
-        """
-        rows, large = self._records()
-        cells = []
-        for row in rows:
-            orders = (_order(row, column) for column in self.columns)
-            told = zip(self._cells(row), orders)
-            cells.append([cell if order is None else [cell, order] for (_, cell), order in told])
-        found = {
-            "caption": caption,
-            "groups": self._groups(),
-            "heads": self._heads(large),
-            "kinds": [_kind_of(row) for row in rows],
-            "rows": cells,
-        }
-        return pack(json.dumps(found, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
 
-    def _records(self) -> tuple[list[dict[str, Any]], bool]:
-        """The rows, and whether their rates are in TFLOP/s."""
-        table = self.rows.assign(apart=timings.range_percent(self.rows))
-        rates = [name for name in self.columns if name in COLUMNS and COLUMNS[name].unit == "GFLOP/s"]
-        large = bool(rates) and table[rates].max().max() >= 100  # no CPU loop is that fast
-        table = table.assign(**{name: table[name] / 1000 for name in rates}) if large else table
-        return table.to_dict("records"), large
-
-    def _groups(self) -> list[tuple[int, str]]:
-        """How many columns stand below the words of each group; nothing if no column is in one."""
-        above = [group for group, _ in self.columns.values()]
-        return [(len(list(own)), group) for group, own in itertools.groupby(above)] if any(above) else []
-
-    def _heads(self, large: bool) -> list[tuple[str, str]]:
-        """The class and the words of each heading."""
-        kinds = {name: " filter" * (name in _FILTERED or name.startswith("verdict")) for name in self.columns}
-        return [
-            (f"{self._kind(name)}{kinds[name]}", label.replace("GFLOP/s", "TFLOP/s") if large else label)
-            for name, (_, label) in self.columns.items()
-        ]
-
-    def _cells(self, row: Mapping[str, Any]) -> list[tuple[str, Markup]]:
-        """The class and the content of each cell."""
-        return [(self._kind(name), Markup(_cell(row, name, self.machine))) for name in self.columns]
-
-    def _kind(self, column: str) -> str:
-        if column == "claim":
-            return "words claim"
-        if column.startswith("measured "):
-            return "words range"
-        if column in _LONG_TEXT or (self.plain and column != "fact"):
-            return "words long"
-        if column in _WRAPPED:
-            return "words wrap"
-        if column == "shape":
-            return "words size"
-        return "words" if is_words(column) or column.startswith("verdict ") else ""
+def _kind(column: str, plain: bool) -> str:
+    """The class of a column."""
+    if plain and column != "fact":
+        return "words long"
+    if column.startswith("measured "):
+        return "words range"
+    return _KINDS.get(column, "words" if is_words(column) or column.startswith("verdict ") else "")
 
 
 def _kind_of(row: Mapping[str, Any]) -> str:
@@ -194,9 +156,8 @@ def table_html(
     table: pd.DataFrame,
     layout: str | None,
     caption: str,
-    evidence: Evidence | None = None,
-    hide: Collection[str] = (),
-    name: str = "",
+    evidence: Evidence,
+    name: str,
     number: int | None = None,
     folded: bool = False,
 ) -> str:
@@ -206,46 +167,42 @@ def table_html(
 
     `layout` is the name of one in tables.yaml, or None for all columns of the table. `caption` is HTML that begins with
     a title in <b>. A platform column with a single platform and columns without any entry are left out. `name` is that
-    of the anchor and of the CSV file (default: from the title).
+    of the anchor and of the CSV file.
     """
-    name = name or name_of(caption)
-    machine = evidence.machine if evidence else lambda platform, kernel: platform
-    columns = _shown_columns(headings.make_headings(layout, table), table, hide, bool(layout))
+    columns = _shown_columns(headings.make_headings(layout, table), table, bool(layout))
     few = table.head(MOST_ROWS)
-    brief = _shown_columns(headings.make_headings(layout, table, brief=True), few, hide, bool(layout))
-    first = _Table(few, brief, machine, layout is None)
+    brief = _shown_columns(headings.make_headings(layout, table, brief=True), few, bool(layout))
     link = csv_link(table[list(columns)], name)
-    words = f"{pieces().number('Table', f'table-{name}', number)} {caption} {link}"
-    parts = [f'<p class="caption">{words}</p>' if folded else first.html(words)]
+    words = Markup(f"{pieces().number('Table', f'table-{name}', number)} {caption} {link}")
+    if folded:
+        parts = [f'<p class="caption">{words}</p>']
+    else:
+        first = _shown(few, brief, evidence.machine, layout is None)
+        cells = [[(kind, Markup(cell)) for (kind, _), (cell, _) in zip(first["heads"], row)] for row in first["rows"]]
+        label, lines = Markup(words.split(".")[0]).striptags(), list(zip(first["kinds"], cells))
+        parts = [pieces().table("", label, words, first["groups"], first["heads"], lines)]
     if folded or len(few) < len(table) or set(columns) - set(brief) - {"platform"}:
-        whole = _Table(table, columns, machine, layout is None)
+        title = Markup(caption.split("</b>")[0]).striptags().strip(" .")
+        whole = _packed(f"{title}: all rows", _shown(table, columns, evidence.machine, layout is None))
         said = f"All {len(table)} rows and columns" if folded or len(few) < len(table) else "All columns"
-        parts.append(pieces().fold(f"{said}: sort, search, filter", whole.packed(f"{_title_of(caption)}: all rows")))
-    kind = "exhibit narrow" if layout and len(brief) <= _NARROW and not _LONG_TEXT & set(brief) else "exhibit"
-    return f'<div class="{kind}" id="table-{name}">{"".join(parts)}</div>'
+        parts.append(pieces().fold(f"{said}: sort, search, filter", whole))
+    return f'<div class="exhibit" id="table-{name}">{"".join(parts)}</div>'
 
 
-def _shown_columns(
-    columns: headings.Headings, table: pd.DataFrame, hide: Collection[str], only_with_entries: bool
-) -> headings.Headings:
+def _shown_columns(columns: headings.Headings, table: pd.DataFrame, only_with_entries: bool) -> headings.Headings:
     """Those columns that say something: not of a single platform, and if asked for, not empty in every row."""
     said = table.notna() & (table != "")
     return {
         name: heads
         for name, heads in columns.items()
-        if name not in hide
-        and (name != "platform" or table[name].nunique() > 1)
+        if (name != "platform" or table[name].nunique() > 1)
         and (not only_with_entries or table.empty or name in _ALWAYS or said[name].any())
     }
 
 
-def _title_of(caption: str) -> str:
-    return caption.split("</b>")[0].removeprefix("<b>").strip(" .")
-
-
-def name_of(caption: str) -> str:
+def name_of(title: str) -> str:
     """The anchor of a table or figure, from its title."""
-    return anchor_of(html.unescape(_title_of(caption))).lower()
+    return anchor_of(title).lower()
 
 
 def anchor_of(title: str) -> str:
@@ -254,21 +211,14 @@ def anchor_of(title: str) -> str:
 
 
 def csv_link(table: pd.DataFrame, name: str) -> str:
-    """A link by which a reader takes a table away: with scripts from the page, without from the folder beside it."""
+    """A link by which a reader takes a table away from the page, which page.js leads there."""
     packed = pack(table.to_csv(index=False, float_format="%.6g"))
-    about = f'download="{name}.csv" href="{FIGURES_FOLDER}/{name}.csv" data-packed="{packed}"'
-    return f'<a class="data" {about} aria-label="{name} as CSV">CSV</a>'
+    return f'<a class="data" download="{name}.csv" data-packed="{packed}" aria-label="{name} as CSV">CSV</a>'
 
 
 def pack(text: str) -> str:
     """A text by gzip, in base64; page.js unpacks it."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
-
-
-def packed_files(page: str) -> dict[str, str]:
-    """The tables to which the links of a page lead, by the name of their files."""
-    found = re.findall(rf'href="{FIGURES_FOLDER}/([^"/]+)" data-packed="([^"]*)"', page)
-    return {name: gzip.decompress(base64.b64decode(packed)).decode() for name, packed in found}
 
 
 def claims_html(verdicts: pd.DataFrame, evidence: Evidence, number: int | None = None) -> str:
@@ -278,9 +228,11 @@ def claims_html(verdicts: pd.DataFrame, evidence: Evidence, number: int | None =
     """
     beside = claims.side_by_side(verdicts, evidence)
     strips = [_strip(verdicts[verdicts["platform"] == platform.name], evidence) for platform in evidence.gpus_first]
-    table = _Table(beside, headings.claims(evidence), evidence.machine, plain=False)
+    shown = _shown(beside, headings.claims(evidence), evidence.machine, plain=False)
     title = f"{pieces().number('Table', 'table-claims', number)} <b>Claims.</b> Source by source, with the reasons."
-    opened = pieces().fold(f"All {len(beside)} claims: sort, search, filter", table.packed("Claims, source by source"))
+    opened = pieces().fold(
+        f"All {len(beside)} claims: sort, search, filter", _packed("Claims, source by source", shown)
+    )
     caption = f'<p class="caption">{title} {csv_link(verdicts, "claims")}</p>'
     return f'<div class="exhibit" id="table-claims">{Markup().join(strips)}{caption}{opened}</div>'
 
@@ -312,52 +264,24 @@ def _strip(own: pd.DataFrame, evidence: Evidence) -> str:
     return pieces().strip(f"{evidence.labels[own['platform'].iloc[0]]}: {claims.counts(own)}", sources)
 
 
-def missing_html(missing: str, title: str, name: str = "") -> str:
+def missing_html(missing: str, title: str, name: str) -> str:
     """A sentence, without a number, in place of a figure that shows nothing."""
     words = notes.note_html(missing) if notes.is_note(missing) else html.escape(missing)
-    return f'<p class="none" id="figure-{name or name_of(title)}"><b>{html.escape(title)}.</b> {words}</p>'
-
-
-def figure_html(drawing: str, caption: str, name: str, number: int, folded: bool = False) -> tuple[str, str, str]:
-    """HTML of a figure that `figures.svg` made; its name; the drawing alone."""
-    name = name or name_of(caption)
-    from tilewise.report.svg import inline  # Matplotlib is slow to import, and a start of Snakemake needs no drawings
-
-    drawing = inline(drawing, name, Markup(_title_of(caption)).striptags(), Markup(caption).striptags())
-    return _framed(drawing, caption, name, number, folded=folded), name, drawing
+    return f'<p class="none" id="figure-{name}"><b>{html.escape(title)}.</b> {words}</p>'
 
 
 def kernel_html(
-    kernel: Kernel, tiles: Mapping[str, Any], idea: str, title: str, stages: int, waves: float, number: int | None
-) -> tuple[str, str, str]:
-    """HTML of what is new in a kernel, or else of its tiles, beside the lines of its file that begin with `idea`; its
-    name; the drawing alone."""
-    name, title = f"story-tiles-of-{kernel.name}", title or f"Tiles of {kernel.name}"
-    place, code = kernel.path.name, ""
-    if idea:
-        first, last, lines = drawings.excerpt(kernel, idea)
-        place += f", lines {first} to {last}"
-        code = "\n".join(lines)
+    kernel: Kernel, tiles: Mapping[str, Any], idea: str, count: int, title: str, stages: int, waves: float, number: int
+) -> str:
+    """HTML of what is new in a kernel, or else of its tiles, beside the `count` lines of its file from `idea` on."""
+    name = f"story-tiles-of-{kernel.name}"
+    first, last, code = drawings.excerpt(kernel, idea, count)
+    place = f"{kernel.path.name}, lines {first} to {last}"
     file = f"data:text/plain;charset=utf-8,{quote(read_text(kernel.path))}"  # to take away, scripts or not
     link = f'<a class="data" download="{kernel.path.name}" href="{file}">{place}</a>'
-    if drawings.has_idea(kernel.name):
-        drawing, words = drawings.idea_svg(kernel.name, stages, waves, name, title), ""
+    if idea_of := getattr(pieces("ideas.html.j2"), kernel.name, None):
+        drawing, words = idea_of({"name": name, "title": title, "stages": stages, "waves": waves}), ""
     else:
-        drawing, words = drawings.tile_svg(tiles, name, title), pieces().words(tiles)
-    caption = f"<b>{html.escape(title)}.</b> {words} {link}"
-    return _framed(drawing, caption, name, number, place, code), name, drawing
-
-
-def steps_html(name: str, number: int) -> tuple[str, str]:
-    """HTML of the drawing of a ring, whose steps a reader chooses by buttons; the drawing alone."""
-    ideas = pieces("ideas.html.j2")
-    drawing = str(ideas.filling(name))
-    caption = "<b>A ring fills and empties.</b> Choose a step."
-    return _framed(f"{ideas.buttons(name)}{drawing}", caption, name, number), drawing
-
-
-def _framed(
-    drawing: str, caption: str, name: str, number: int | None, place: str = "", code: str = "", folded: bool = False
-) -> str:
-    title, shown = Markup(_title_of(caption)).striptags(), pack(drawing) if folded else Markup(drawing)
-    return pieces().figure(name, title, Markup(caption), number, shown, FIGURES_FOLDER, place, code, folded)
+        drawing, words = pieces().tiling(name, title, tiles), pieces().words(tiles)
+    caption = Markup(f"<b>{html.escape(title)}.</b> {words} {link}")
+    return pieces().figure(name, title, caption, number, Markup(drawing), place=place, code=code)

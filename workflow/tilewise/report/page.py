@@ -1,7 +1,7 @@
 """A page as HTML: sections with their numbers, tables and figures, in one text that needs no network."""
 
 import functools
-import importlib.util
+import importlib.metadata
 import itertools
 import json
 import math
@@ -15,13 +15,14 @@ from jinja2 import Environment, FileSystemLoader
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
+from matplotlib.figure import Figure
 
 from kernelscope.yaml_input import read_yaml
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import Evidence, Platform, load_evidence
 from tilewise.explain import quantities, timings
 from tilewise.explain.tiling import tile_sizes
-from tilewise.report import articles, beside, claims, figures, headings, headlines, markup, notes, sections, tables
+from tilewise.report import articles, beside, claims, figures, headlines, markup, notes, sections, tables
 from tilewise.report.drawings import pieces
 from tilewise.report.template_context import FIGURES, LAYOUTS, TABLES
 from tilewise.study.accuracy import MEANING
@@ -34,20 +35,15 @@ _TITLE, _FIRST_WORDS = r"<h1[^>]*>(.*?)<a ", r"<p>(.*?)</p>"
 
 
 class Page:
-    """The functions of sections, and the page made of them.
+    """The functions of sections, and the page made of them; `sides` are the runs that stand side by side."""
 
-    `drawn` is the folder of the tasks' figures, if they are drawn already, and `sides` are the runs that stand side by
-    side.
-    """
-
-    def __init__(self, evidence: Evidence, drawn: Path | str | None = None, sides: beside.Sides | None = None) -> None:
-        self.evidence, self.drawn = evidence, drawn
+    def __init__(self, evidence: Evidence, sides: beside.Sides | None = None) -> None:
+        self.evidence = evidence
         self.sides = sides or beside.Sides(None, evidence)
         self.tasks: dict[str, Any] = evidence.config["tasks"]
-        self.drawings: dict[str, str] = {}
         self._begin()
         self._pieces: list[str] = []
-        self._made: dict[str, Any] = {}
+        self._tables: dict[str, pd.DataFrame] = {}
         self._markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
 
     # ---- What sections may call --------------------------------------------------------------------------------------
@@ -76,9 +72,9 @@ class Page:
         """The figure of a task, of `figures.OVERVIEW` or of FIGURES, with its caption in Markdown, or `folded`."""
         if name not in self.tasks and name not in figures.OVERVIEW and name not in FIGURES:
             return Markup("")
-        draw = functools.partial(self._once, f"figure {name}", lambda: self._drawn(name))
+        draw = figures.task if name in self.tasks else figures.draw
         anchor = name if name in (*self.tasks, "climb", "rungs") else ""
-        return self._piece(f"Figure: {title}", lambda: self._framed(draw(), title, caption, anchor, folded))
+        return self._figure(title, caption, lambda: draw(name, self.evidence), anchor, folded)
 
     def table(self, name: str, title: str, caption: str = "", layout: str = "", folded: bool = False) -> Markup:
         """The table of a task or of TABLES, with its caption in Markdown; a `folded` one is only its fold."""
@@ -91,10 +87,12 @@ class Page:
 
         def made() -> str:
             found = self.frame(name)
-            hidden = ["points"] if name == "failures" and not (found["points"] > 1).any() else []
+            if name == "failures" and not (found["points"] > 1).any():
+                found = found.drop(columns="points")
             number = next(self._numbers["Table"])
             words = self._caption(title, caption)
-            return markup.table_html(found, layout or None, words, self.evidence, hidden, anchor, number, folded)
+            place = anchor or markup.name_of(title)
+            return markup.table_html(found, layout or None, words, self.evidence, place, number, folded)
 
         return self._piece(f"Table: {title}", made)
 
@@ -144,11 +142,10 @@ class Page:
     def speedups(self, title: str, caption: str = "") -> Markup:
         """The speed-up over the naive kernel, rung by rung, of this run and the recorded ones."""
 
-        def made() -> str:
-            drawn = headlines.draw_speedups(headlines.speedups(self.sides), self.sides)
-            return self._framed(figures.svg(drawn), title, caption, "speedups")
+        def draw() -> Figure:
+            return headlines.draw_speedups(headlines.speedups(self.sides), self.sides)
 
-        return self._piece(f"Figure: {title}", made)
+        return self._figure(title, caption, draw, "speedups")
 
     def largest_products(self, title: str, caption: str = "", blank: str = "") -> Markup:
         """The largest n of the source, the recorded runs and this run, and what was timed there."""
@@ -156,7 +153,7 @@ class Page:
 
     def _beside(self, title: str, caption: str, find: Callable[[], pd.DataFrame], first: str, blank: str) -> Markup:
         def made() -> str:
-            found, name = find(), markup.name_of(f"<b>{title}</b>")
+            found, name = find(), markup.name_of(title)
             if found.empty:
                 return ""
             number = pieces().number("Table", f"table-{name}", next(self._numbers["Table"]))
@@ -178,29 +175,36 @@ class Page:
 
         return self._piece("Table: Claims", made)
 
-    def tiles(self, name: str, idea: str = "", title: str = "") -> Markup:
-        """What is new in a kernel, beside the lines that begin with `idea`; drawn as a rung, or else at its fastest."""
-        rungs = self.frame("rungs")  # whose boxes stand below the drawings
-        rows = rungs if name in set(rungs["kernel"]) else timings.timed_rows(self.frame("ladder"))
-        own = rows[rows["kernel"] == name].sort_values("gflops")
-        if own.empty:
-            return Markup("")
-        first = own[own["dtype"] == self.evidence.kernels[name].dtypes[0]]  # the type for which it was written
-        row = (first if len(first) else own).iloc[-1]
+    def tiles(self, name: str, idea: str, count: int, title: str) -> Markup:
+        """What is new in a kernel, beside the `count` lines of code that begin with `idea`.
+
+        It is drawn in the type for which it was written, as a rung, or else at its fastest.
+        """
 
         def made() -> str:
-            kernel = self.evidence.kernels[name]
+            kernel, rungs = self.evidence.kernels[name], self.frame("rungs")  # whose boxes stand below the drawings
+            rows = rungs if name in set(rungs["kernel"]) else timings.timed_rows(self.frame("ladder"))
+            own = rows[(rows["kernel"] == name) & (rows["dtype"] == kernel.dtypes[0])]
+            row = own.sort_values("gflops").iloc[-1]
             device = self.evidence.device(row["platform"])
             tiles = tile_sizes(row)
             if not tiles:
                 return ""
             waves = math.prod(-(-row[size] // part) for size, part in zip("nm", tiles["block"])) / device.gpu["sms"]
-            stages, number = row.get("stages"), next(self._numbers["Figure"])
-            found, file, drawing = markup.kernel_html(kernel, tiles, idea, title, stages, waves, number)
-            self.drawings[file] = drawing
-            return found
+            number = next(self._numbers["Figure"])
+            return markup.kernel_html(kernel, tiles, idea, count, title, row.get("stages"), waves, number)
 
         return self._piece(f"Figure: Tiles of {name}", made)
+
+    def filling(self) -> Markup:
+        """How a ring of stages fills, in steps that a reader chooses."""
+
+        def made() -> str:
+            name, title, ideas = "story-ring", "A ring fills and empties", pieces("ideas.html.j2")
+            words, drawing = Markup(self._caption(title, "Choose a step.")), ideas.buttons(name) + ideas.filling(name)
+            return pieces().figure(name, title, words, next(self._numbers["Figure"]), drawing)
+
+        return self._piece("Figure: ring", made)
 
     def box(self, kernel: str) -> Markup:
         """The numbers of a rung in float."""
@@ -209,59 +213,37 @@ class Page:
         return Markup(f"{pieces().step(items)}\n\n")
 
     def further_tasks(self) -> dict[str, str]:
-        """The tasks of the config that no section names: name -> title."""
-        others = (name for name in _unnamed(self.tasks) if self.evidence.method(name) != "tune")
+        """The tasks of the config that no section has in quotation marks: name -> title."""
+        text = "".join((sections.FOLDER / name).read_text(encoding="utf-8") for name in sections.names_of())
+        others = (name for name in self.tasks if f'"{name}"' not in text and self.evidence.method(name) != "tune")
         return {name: self.tasks[name]["title"] for name in others if name != "overhead"}
-
-    def further_tables(self) -> list[str]:
-        """The tables with a layout that no section names, such as one of new facts, if they have rows."""
-        return [name for name in _unnamed(TABLES) if name in headings.layouts() and self.has(name)]
-
-    def further_figures(self) -> list[str]:
-        """The figures of the whole study that no section of the tables names."""
-        return _unnamed(figures.OVERVIEW)
 
     # ---- What they are made of ---------------------------------------------------------------------------------------
 
     def frame(self, name: str) -> pd.DataFrame:
         """A table of TABLES, or of a task."""
-        make = TABLES.get(name, functools.partial(tables.task, name))
-        return self._once(f"table {name}", lambda: make(self.evidence))
-
-    def _once(self, name: str, make: Callable[[], Any]) -> Any:
-        """A table or a drawing that several pieces need."""
-        if name not in self._made:
-            self._made[name] = make()
-        return self._made[name]
-
-    def _drawn(self, name: str) -> str:
-        if name in self.tasks:
-            if self.drawn:
-                return Path(self.drawn, f"{name}.svg").read_text(encoding="utf-8")
-            return figures.svg(figures.task(name, self.evidence))
-        return figures.svg(figures.draw(name, self.evidence))
+        if name not in self._tables:  # several pieces need it
+            self._tables[name] = TABLES.get(name, functools.partial(tables.task, name))(self.evidence)
+        return self._tables[name]
 
     def _caption(self, title: str, caption: str) -> str:
         """The title and caption of a table or figure as HTML."""
         words = self._markdown.renderInline(" ".join(caption.split()))
         return f"<b>{escape(title)}.</b> {words}".rstrip()
 
-    def _framed(self, figure: Any, title: str, caption: str, anchor: str, folded: bool = False) -> str:
-        words = self._caption(title, caption)
-        if missing := figures.missing_reason(figure):
-            return markup.missing_html(missing, title, anchor)
-        made, name, drawing = markup.figure_html(figure, words, anchor, next(self._numbers["Figure"]), folded)
-        self.drawings[name] = drawing
-        return made
-
-    def filling(self) -> Markup:
-        """How a ring of stages fills, in steps that a reader chooses."""
-
+    def _figure(
+        self, title: str, caption: str, draw: Callable[[], Figure], anchor: str = "", folded: bool = False
+    ) -> Markup:
         def made() -> str:
-            html, self.drawings["story-ring"] = markup.steps_html("story-ring", next(self._numbers["Figure"]))
-            return html
+            figure, words = draw(), self._caption(title, caption)
+            name = anchor or markup.name_of(title)
+            if missing := figures.missing_reason(figure):
+                return markup.missing_html(missing, title, name)
+            drawing = figures.svg(figure, name, title, Markup(words).striptags())
+            shown = markup.pack(drawing) if folded else Markup(drawing)
+            return pieces().figure(name, title, Markup(words), next(self._numbers["Figure"]), shown, folded)
 
-        return self._piece("Figure: ring", made)
+        return self._piece(f"Figure: {title}", made)
 
     # ---- From pieces to the page -------------------------------------------------------------------------------------
 
@@ -308,8 +290,7 @@ class Page:
     ) -> str:
         """One of sections.PAGES as a whole page with its own numbers: the sections, or what `make` returns.
 
-        It is about the platforms `measured` (default: all), and has links to `pages`, of which those of a run have
-        their previews beside them.
+        It is about the platforms `measured` (default: all), and has links to `pages`.
         """
         self._begin()
         parts = make() if make else [self.section(name) for name in sections.names_of()]
@@ -324,7 +305,6 @@ class Page:
             headings=self.headings,
             title=title,
             description=words,
-            preview=preview_of(page) if pages == sections.PAGES else "",
             cited=read_yaml(CITATION),
             measured=[(each.label, each.device.captured[:10], each.commits) for each in about],
             datatables=_datatables() if any("data-table=" in each for each in parts) else "",
@@ -336,21 +316,10 @@ class Page:
         self._numbers = {"Table": itertools.count(1), "Figure": itertools.count(1)}
 
 
-def load(folders: Iterable[Path | str] | None = None, recorded: Path | str = RECORDED, **options: Any) -> Page:
+def load(folders: Iterable[Path | str] | None = None, recorded: Path | str = RECORDED) -> Page:
     """The page of the platforms in `folders` (default: all in results/), with the recorded ones beside them."""
     evidence = load_evidence(folders, recorded=recorded)
-    return Page(evidence, sides=beside.Sides(beside.load_record(Path(recorded)), evidence), **options)
-
-
-def preview_of(page: str) -> str:
-    """The picture that a link to a page shows in a chat, which cannot show an SVG."""
-    return f"{markup.FIGURES_FOLDER}/{'story' if page == 'story' else 'preview'}.png"
-
-
-def _unnamed(names: Iterable[str]) -> list[str]:
-    """Those names that no section of the page of tables has in quotation marks."""
-    text = "".join((sections.FOLDER / name).read_text(encoding="utf-8") for name in sections.names_of())
-    return [name for name in names if f'"{name}"' not in text]
+    return Page(evidence, beside.Sides(beside.load_record(Path(recorded)), evidence))
 
 
 def _datatables() -> str:
@@ -358,10 +327,8 @@ def _datatables() -> str:
 
     It is a fifth of a page as text, and no reader needs it before a fold is opened.
     """
-    itables = importlib.util.find_spec("itables")  # importing it would take longer than all that is needed of it
-    if itables is None or itables.origin is None:
-        raise UserError("the package itables is missing; pip install --editable .")
-    path = Path(itables.origin).parent / "html" / "dt_bundle.js"
+    # Importing itables would take longer than all that is needed of it.
+    path = Path(str(importlib.metadata.distribution("itables").locate_file("itables/html/dt_bundle.js")))
     text, found = re.subn(r"export *\{[^}]*?(\w+) as default[^}]*\}", r"return \1", path.read_text(encoding="utf-8"))
     if found != 1:
         raise UserError(f"{path}: it does not export DataTables; pip install the itables of pyproject.toml")

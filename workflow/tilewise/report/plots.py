@@ -37,8 +37,6 @@ LOOKS = """
     warp_naive warp_tiled warp_tiled_tf32 cute_naive batched_ring batched_wgmma cublas_emulated cute_registers cute_ring
     cublas_best dmma_ring wgmma_tf32 double_always split_sums dmma_split mma_split wgmma_split
 """.split()
-#: What parts points that lie on each other.
-EDGE = {"edgecolor": "white", "linewidth": 0.5}
 #: A legend has so many entries at most; more lines are labelled where they end.
 MOST_ENTRIES = 4
 #: A star is slim: its area is so many times that of another mark.
@@ -67,30 +65,21 @@ def facets(
 ) -> tuple[Figure, list[tuple[Any, pd.DataFrame]]]:  # fmt: skip
     """A figure with a panel for each group of rows, and the panels with their rows.
 
-    A panel's title has its platform and the column `title`; a platform of all panels is named once, and where only
-    recorded platforms are shown, and several, their names do without the date. A panel is `height` inches high and
-    `line` inches more for each row, or for each line of text in the values of the column `lines`.
+    A panel's title has its platform and the column `title`. A panel is `height` inches high and `line` inches more for
+    each row, or for each line of text in the values of the column `lines`.
     """
     parts = [part for _, part in rows.groupby([*by], sort=False)]
     counts = [sum(1 + str(each).count("\n") for each in part[lines].unique()) if lines else len(part) for part in parts]
-    if columns == 1:
-        options["height_ratios"] = [0.25 + line * count for count in counts]
-    most = sum(counts) / len(counts) if columns == 1 else max(counts)
     across = min(len(parts), columns)
-    down = -(-len(parts) // across)
-    figure = Figure(figsize=(width, (height + line * most) * down), layout="constrained")
-    axes = figure.subplots(down, across, squeeze=False, **options).ravel()
+    heights = [line * count for count in counts[::across]]
+    figure = Figure(figsize=(width, sum(height + each for each in heights)), layout="constrained")
+    ratios = [0.25 + each for each in heights]
+    axes = figure.subplots(len(heights), across, squeeze=False, height_ratios=ratios, **options).ravel()
     for spare in axes[len(parts) :]:
         spare.remove()
-    shown, recorded = set(rows["platform"]), {gpu.name for gpu in evidence.gpus if gpu.recorded}
-    labels = evidence.names if len(shown) > 1 and shown <= recorded else evidence.labels
-    if once := len(parts) > 1 and len(shown) == 1:
-        figure.suptitle(labels[shown.pop()], fontsize="medium")
     for axis, part in zip(axes, parts):
         first = part.iloc[0]
-        label = "" if once else labels[first["platform"]]
-        label = label.replace(", recorded", "\nrecorded") if across > 1 else label
-        axis.set_title("\n".join(filter(None, [label, first[title] if title else ""])))
+        axis.set_title("\n".join([evidence.labels[first["platform"]], *([first[title]] if title else [])]).strip())
     return figure, list(zip(axes, parts))
 
 
@@ -138,21 +127,6 @@ def bars(
     axis.set_xlabel(unit)
 
 
-def stack(axis: Any, rows: pd.DataFrame, parts: Mapping[str, str], unit: str, names: Sequence[str]) -> None:
-    """Bars of several columns (column -> colour), which stand behind each other.
-
-    A column "NAME: said" has the tooltips of the column NAME.
-    """
-    left = np.zeros(len(rows))
-    for label, colour in parts.items():
-        if rows[label].any():
-            said = zip(names, rows[f"{label}: said"])
-            told = rows.assign(said=[f"{label}, {name}: {words}" for name, words in said])
-            look: dict[str, Any] = {"left": left, "height": 0.72, "label": label, "color": colour}
-            bars(axis, told, label, unit, names, said="said", **look)
-            left = left + rows[label]
-
-
 def ticks(axis: Any, rows: pd.DataFrame, x: str, label: str, words: Sequence[str]) -> None:
     """Ticks in the rows of a panel, one for each number of a column; `words` have it as {}."""
     known = rows[x].reset_index(drop=True).dropna()
@@ -180,7 +154,8 @@ def marks(axis: Any, rows: pd.DataFrame, x: str, y: str, evidence: Evidence, are
     for (area, kernel), own in rows.groupby(["area", "kernel"], sort=False, observed=True):
         style = look(kernel, evidence) | {"label": kernel}
         area *= _STAR if style["marker"] == "*" else 1
-        set_tooltips(axis.scatter(own[x], own[y], s=area, zorder=3, **style, **EDGE), own["said"])
+        style |= {"edgecolor": "white", "linewidth": 0.5}  # what parts points that lie on each other
+        set_tooltips(axis.scatter(own[x], own[y], s=area, zorder=3, **style), own["said"])
 
 
 def heat(axis: Any, rows: pd.DataFrame, y: str, x: str, value: str, unit: str) -> None:
@@ -217,17 +192,6 @@ def write_at(axis: Any, words: str, place: tuple[float, float], of: Any = "axes 
     axis.annotate(words, place, xycoords=of, annotation_clip=False, **style)
 
 
-def write_along(figure: Any, lines: Iterable[Any]) -> None:
-    """Write the label of each line along its beginning; the panels are complete."""
-    settle(figure)
-    for line in lines:
-        ends = line.get_xydata()[:2]
-        (x0, y0), (x1, y1) = line.axes.transData.transform(ends)
-        along = {"rotation": math.degrees(math.atan2(y1 - y0, x1 - x0)), "rotation_mode": "anchor"}
-        at = {"xytext": (-2, 3), "textcoords": "offset points", "fontsize": "small"}
-        line.axes.annotate(line.get_label(), 1.05 * ends[0], **at, **along)
-
-
 def label_points(figure: Any, parts: Iterable[tuple[Any, pd.DataFrame]], x: str, y: str) -> None:
     """Name the kernels of points that have a `rank`, where there is room, the first first; the panels are complete."""
     settle(figure)
@@ -251,12 +215,12 @@ def label_points(figure: Any, parts: Iterable[tuple[Any, pd.DataFrame]], x: str,
 
 
 # ---- Legends ---------------------------------------------------------------------------------------------------------
-def legend(figure: Any, columns: int, order: Iterable[str] = ()) -> None:
+def legend(figure: Any, columns: int) -> None:
     """Put one legend of all panels below them, each entry once."""
     entries: dict[str, Any] = {}
     for axis in figure.axes:
         entries |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
-    legend_of(figure, {words: entries[words] for words in (*order, *entries) if words in entries}, columns)
+    legend_of(figure, entries, columns)
 
 
 def legend_of(figure: Any, entries: Mapping[str, Any], columns: int, **options: Any) -> None:

@@ -28,10 +28,8 @@ FOLDER = ROOT / "report" / "sections"
 #: The pages: name -> title. The first is made of the sections, the others are articles.
 PAGES = {"report": "This run", "story": "The story", "assignment": "The assignment"}
 #: What sections and articles may call: the methods of this name of `page.Page`.
-NAMES = (
-    "beside box claims configs facts figure filling five_numbers further_figures further_tables further_tasks".split()
-)
-NAMES += "has largest_products speedups table tiles verdicts_on what_ran".split()
+NAMES = "beside box claims configs facts figure filling five_numbers further_tasks has largest_products".split()
+NAMES += "speedups table tiles verdicts_on what_ran".split()
 #: What stays on one line: a number with its unit, and the sides of a shape.
 _STAYS = re.compile(r" (?=%)| (?=TFLOP/s)|(?<=\d) (?=(?:[GT]B/s|MHz|ms|J|W)\b)|(?<=\d) × (?=\d)|(?<=\bn) = (?=\d)")
 

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tilewise.evidence import Evidence, load_evidence
-from tilewise.files import processes
+from tilewise.evidence import load_evidence
 from tilewise.report import figures, tables
 from tilewise.study import registry
 
@@ -21,21 +20,9 @@ def task(name: str, folder: Path, config: Mapping[str, Any], table: Path | str, 
     figures.save(lambda: figures.task(name, evidence), figure)
 
 
-def overview(folder: Path, paths: Iterable[str], workers: int) -> None:
+def overview(folder: Path, paths: Iterable[Path | str]) -> None:
     """Write tables (.csv) and figures (.svg) over all tasks of the platform in `folder`, each named as in OVERVIEW."""
-    _loaded(folder)  # before the processes begin, which then have it
-    with processes(workers, "drew figures") as pool:
-        for each in [pool.submit(_write, folder, path) for path in paths]:
-            each.result()
-
-
-@functools.cache
-def _loaded(folder: Path) -> Evidence:
-    """What every process of the pool reads."""
-    return load_evidence([folder], kernels=registry.load(checked=True))
-
-
-def _write(folder: Path, path: str) -> None:
-    name, evidence = Path(path).stem, _loaded(folder)
-    kind: Any = tables if path.endswith(".csv") else figures
-    kind.save(lambda: kind.OVERVIEW[name](evidence), path)
+    evidence = load_evidence([folder], kernels=registry.load(checked=True))
+    for path in map(Path, paths):
+        kind: Any = tables if path.suffix == ".csv" else figures
+        kind.save(functools.partial(kind.OVERVIEW[path.stem], evidence), path)

@@ -1,7 +1,6 @@
-"""A Matplotlib figure as SVG: small, without its own colours on a page, and with a value for every mark."""
+"""A Matplotlib figure as SVG, with a value for every mark. style.css gives its greys the page's colours."""
 
 import contextlib
-import html
 import io
 import re
 from collections.abc import Iterable, Iterator
@@ -20,7 +19,6 @@ _STYLE = {
     **sns.axes_style("whitegrid"),
     **sns.plotting_context("paper", font_scale=1.1),
     "svg.fonttype": "none",  # text stays text, so it can be searched, copied and read aloud
-    "svg.hashsalt": "tilewise",  # the same figure gives the same file
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Verdana"],
     "axes.titley": 1.0,  # where they are anyway; by default each drawing looks whether ticks are in their way
@@ -32,23 +30,12 @@ _STYLE = {
     "legend.title_fontsize": "small",
 }
 GREY = "0.45"
-#: A paper that follows the page's, for what hides a line behind a label; plain white stays white.
-PAPER = "#fefefe"
-#: Greys of the style, and the variables of the page that stand for them.
-_VARIABLES = {
-    **dict.fromkeys(("#000000", "#262626"), "var(--ink)"),
-    **dict.fromkeys(("#737373", "#808080", "#999999"), "var(--soft)"),
-    **dict.fromkeys(("#e0e0e0", "#e6e6e6", "#cccccc"), "var(--line)"),
-    PAPER: "var(--paper)",
-}
 #: A description lists the values of so many points at most.
 _MOST_SAID = 20
 #: How the label of a figure begins that has nothing to show; the reason follows.
 _NOTHING = "nothing: "
 #: Until the SVG is written, the id of an artist holds the tooltips of its marks, in their order.
 _TELLS, _NEXT = "tells:", "\u00b6"
-#: Where a drawing names a part of itself.
-_REFERENCE = r'(?:href="#|url\(#)([^")]+)'
 _SVG = "{http://www.w3.org/2000/svg}"
 ElementTree.register_namespace("", _SVG[1:-1])
 ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
@@ -72,11 +59,8 @@ def empty_figure(why: str) -> Figure:
     return figure
 
 
-def missing_reason(figure: Figure | str) -> str:
-    """The reason why a figure, or its SVG, is empty; "" if it shows something."""
-    if isinstance(figure, str):
-        found = re.match(rf'<svg[^>]* {notes.ATTRIBUTE}="([^"]*)"', figure)
-        return html.unescape(found[1]) if found else ""
+def missing_reason(figure: Figure) -> str:
+    """The reason why a figure is empty; "" if it shows something."""
     label = str(figure.get_label())
     return label.removeprefix(_NOTHING) if label.startswith(_NOTHING) else ""
 
@@ -92,87 +76,45 @@ def settle(figure: Any) -> None:
     figure.set_layout_engine("none")
 
 
-def svg(figure: Figure) -> str:
-    """The figure as SVG text without a header; the same figure gives the same text.
+def svg(figure: Figure, name: str = "figure", title: str = "", description: str = "") -> str:
+    """The figure as SVG text without a header, under a `name` that is unique on its page; the same figure gives the
+    same text.
 
-    What `set_tooltips` gave a mark is its <title>.
+    It has `title` and `description`. What `set_tooltips` gave a mark is its <title>.
     """
     buffer = io.StringIO()
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}):  # two drawings of a page may have the same marks
         settle(figure)
         for patch in (figure.patch, *(axis.patch for axis in figure.axes)):
             patch.set(facecolor="none", edgecolor="none")
         # Not by savefig, which draws the whole figure twice if it ever had a layout.
-        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
-    root = ElementTree.fromstring(re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL))
-    for element in root.iter():
-        _shorten(element)
+        FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    root = ElementTree.fromstring(buffer.getvalue())
+    ElementTree.indent(root, "")
     for element in root.iter():
         if element.get("id", "").startswith(_TELLS):
             _entitle(element)
     if why := missing_reason(figure):
         root.set(notes.ATTRIBUTE, why)
-    text = ElementTree.tostring(root, encoding="unicode")
-    named = {*re.findall(_REFERENCE, text)}  # Matplotlib names every group, which is a sixth of a drawing
-    return re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in named else "", text)
-
-
-def inline(drawing: str, name: str, title: str = "", description: str = "") -> str:
-    """The output of `svg` for an HTML page, under a `name` that is unique there.
-
-    It has `title` and `description`, and the page's variables for ink and paper, so that it follows its colour scheme.
-    """
-    root = ElementTree.fromstring(drawing)
-    root.set("role", "img")
-    root.set("aria-labelledby", f"{name}-title")
-    root.set("aria-describedby", f"{name}-desc")
-    inches = float(root.get("width", "").removesuffix("pt")) / 72
-    root.set("style", f"width: {round(100 * inches)}px;font-family: 'DejaVu Sans', Verdana, sans-serif")
     said = [mark.text or "" for mark in root.iter(f"{_SVG}title")]
     if len(said) > _MOST_SAID:
         said = ["its table has the values of all points"]
-    for number, (tag, words) in enumerate({"title": title, "desc": "; ".join([description, *said])}.items()):
+    for number, (tag, words) in enumerate({"title": title or name, "desc": "; ".join([description, *said])}.items()):
         element = ElementTree.Element(f"{_SVG}{tag}", {"id": f"{name}-{tag}"})
         element.text = words
         root.insert(number, element)
+    about = {"role": "img", "aria-labelledby": f"{name}-title", "aria-describedby": f"{name}-desc"}
+    root.attrib |= about | {"style": f"width: {round(100 * figure.get_figwidth())}px"}
     text = ElementTree.tostring(root, encoding="unicode")
-    # Two drawings of a page may have the same marks.
-    new = {each: f"{name}-{number}" for number, each in enumerate(dict.fromkeys(re.findall(_REFERENCE, text)))}
-    text = re.sub(r'( id="|href="#|url\(#)([^")]+)', lambda found: found[1] + new.get(found[2], found[2]), text)
-    text = re.sub(r"#[0-9a-f]{6}\b", lambda found: _VARIABLES.get(found[0], found[0]), text)
-    text = re.sub(r";font-family:[^;\"]*(?=;)", "", text)  # as in the style of the whole
-    return re.sub(r"\n\s*", "\n", text)
-
-
-def _shorten(element: ElementTree.Element) -> None:
-    """Shorten an element by invisible blanks and decimals: a page has 40,000 elements and 3 MB."""
-    for key in ("d", "x", "y", "width", "height", "transform"):
-        if key in element.attrib:
-            element.set(key, re.sub(r"\d+\.\d{3,}", _short, element.get(key, "")))
-    if "d" in element.attrib:
-        element.set("d", re.sub(r"\s*([A-Za-z])\s*", r"\1", element.get("d", "")))
-    if "style" in element.attrib:
-        style = element.get("style", "").replace("; ", ";").replace(": ", ":")
-        element.set("style", style.replace(";stroke-linejoin:miter", ""))
-    if element.get("transform", "").startswith("rotate(-0 "):
-        del element.attrib["transform"]
-
-
-def _short(number: re.Match[str]) -> str:
-    value = float(number[0])
-    return f"{value:.1f}" if value > 20 else f"{value:.2f}"
+    # Matplotlib names every group, which is a sixth of a drawing.
+    named = {*about.values(), *re.findall(r'(?:href="#|url\(#)([^")]+)', text)}
+    return re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in named else "", text)
 
 
 def _entitle(group: ElementTree.Element) -> None:
     """Give the marks of a group the words in its id as titles."""
     words = group.attrib.pop("id").removeprefix(_TELLS).split(_NEXT)
-    hidden = {id(child) for defs in group.iter(f"{_SVG}defs") for child in defs.iter()}
-    marks = list(group.iter(f"{_SVG}use")) or [path for path in group.iter(f"{_SVG}path") if id(path) not in hidden]
-    if len({mark.get("style") for mark in marks}) == 1 and marks[0].get("style"):
-        group.set("style", marks[0].get("style", ""))  # once for all
-        for mark in marks:
-            del mark.attrib["style"]
+    marks = group.findall(f".//{_SVG}use") or group.findall(f".//{_SVG}path")
     if len(marks) == len(words):
         for mark, word in zip(marks, words):
             ElementTree.SubElement(mark, f"{_SVG}title").text = word

@@ -29,18 +29,15 @@ def lines(path: Path, layout: str, most: int) -> Iterator[str]:
         if not own.any():
             yield f"no rows for {platform}; recorded runs instead:"
         table = pd.concat([table[own], table[~own]])
-    shown = table.head(most)
-    layout_of = {name: heading for name, (_, heading) in headings.make_headings(layout, shown, brief=True).items()}
+    shown = table.head(most).dropna(axis="columns", how="all")
     found: list[list[str]] = []
-    width = 0
-    for name, heading in layout_of.items():
-        if shown[name].isna().all():
-            continue
+    room = WIDTH
+    for name, (_, heading) in headings.make_headings(layout, shown, brief=True).items():
         cells = [heading, *(html.unescape(markup.number(value, name)) for value in shown[name])]
-        if found and width + max(map(len, cells)) + 2 > WIDTH:  # narrower ones may follow
-            continue
-        width += max(map(len, cells)) + 2
-        found.append([f"{cell:{'<' if columns.is_words(name) else '>'}{max(map(len, cells))}}" for cell in cells])
+        width = max(map(len, cells))
+        if not found or width + 2 <= room:  # narrower ones may follow
+            room -= width + 2
+            found.append([cell.ljust(width) if columns.is_words(name) else cell.rjust(width) for cell in cells])
     yield from ("  ".join(row).rstrip() for row in zip(*found))
     if len(table) > most:
         yield f"… {len(table) - most} more rows in {path}"
