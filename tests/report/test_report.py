@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 import re
+import struct
 from html.parser import HTMLParser
 
 import jupytext
@@ -161,14 +162,16 @@ def test_links_lead_somewhere(parsed, name):
 
 
 @pytest.mark.parametrize("name", sections.PAGES)
-def test_a_link_to_a_page_has_a_preview(parsed, name):
-    """Its title and its first words."""
+def test_a_link_to_a_page_has_a_preview(rendered, parsed, name):
+    """Its title, its first words and a picture, which lies beside the page."""
     metas = {
         attrs.get("property", attrs.get("name")): attrs["content"]
         for tag, attrs in parsed[name].tags
         if tag == "meta" and "content" in attrs
     }
     assert metas["og:title"] and metas["og:description"] == metas["description"] != ""
+    picture = (rendered.parent / metas["og:image"]).read_bytes()
+    assert picture.startswith(b"\x89PNG") and struct.unpack(">II", picture[16:24]) == (1200, 630)
 
 
 @pytest.mark.parametrize("name", sections.PAGES)

@@ -89,6 +89,7 @@ rule page:
             category="Report",
         ),
         notes="results/notes.json",
+        preview="results/preview.png",
     log:
         "logs/report.log",
     priority: 1

@@ -30,6 +30,8 @@ from tilewise.study.accuracy import MEANING
 TEMPLATE = ROOT / "report" / "template" / "report.html.j2"
 #: Who wrote this, the licence and, if there is one, the address of the repository.
 CITATION = ROOT / "CITATION.cff"
+#: The picture that a link to a page shows in a chat, which cannot show an SVG.
+PREVIEW = "preview.png"
 #: Where a page has its title and its first words.
 _TITLE, _FIRST_WORDS = r"<h1[^>]*>(.*?)<a ", r"<p>(.*?)</p>"
 
@@ -290,7 +292,8 @@ class Page:
     ) -> str:
         """One of sections.PAGES as a whole page with its own numbers: the sections, or what `make` returns.
 
-        It is about the platforms `measured` (default: all), and has links to `pages`.
+        It is about the platforms `measured` (default: all), and has links to `pages`; those of a run have the picture
+        PREVIEW beside them.
         """
         self._begin()
         parts = make() if make else [self.section(name) for name in sections.names_of()]
@@ -305,6 +308,7 @@ class Page:
             headings=self.headings,
             title=title,
             description=words,
+            preview=PREVIEW if pages == sections.PAGES else "",
             cited=read_yaml(CITATION),
             measured=[(each.label, each.device.captured[:10], each.commits) for each in about],
             datatables=_datatables() if any("data-table=" in each for each in parts) else "",

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from kernelscope.files import atomic_path
 from tilewise import RECORDED, UserError
-from tilewise.evidence import load_evidence
+from tilewise.evidence import Evidence, load_evidence
 from tilewise.files import write_json
-from tilewise.report import articles, beside, notes, sections
-from tilewise.report.page import Page, load
+from tilewise.report import articles, beside, figure_rows, figures, notes, sections
+from tilewise.report.page import PREVIEW, Page, load
 
 
 def assignment(
@@ -53,14 +54,24 @@ def _page_of(recorded: Path) -> Page:
 
 
 def render(output: Path | str, folders: Iterable[Path | str], recorded: Path | str = RECORDED) -> list[str]:
-    """Write the pages of the platforms in `folders`, and their notes, which are returned, into `notes.FILE`.
+    """Write the pages of the platforms in `folders`, their PREVIEW, and their notes, which are returned, into `notes.FILE`.
 
     `output` is the first of sections.PAGES; the others are written beside it.
     """
     page = load([Path(folder) for folder in folders], recorded)
     found = _write(Path(output).parent, _all_pages(page, sections.PAGES))
     write_json(found, Path(output).with_name(notes.FILE))
+    with atomic_path(Path(output).with_name(PREVIEW)) as picture:
+        drawn = notes.attempt("Preview", functools.partial(_climb, page.evidence), figures.empty_figure)
+        drawn.set_size_inches(8, 4.2)  # 1200 x 630, as services that show links want it
+        drawn.savefig(picture, format="png", dpi=150, facecolor="white")
     return found
+
+
+def _climb(evidence: Evidence) -> Figure:
+    """The climb on the first GPU."""
+    rows = figure_rows.rungs_of_ladder(evidence)
+    return figures.draw("climb", evidence, rows[rows["platform"].isin([gpu.name for gpu in evidence.gpus[:1]])])
 
 
 def write_site(folder: Path, recorded: Path = RECORDED) -> list[str]:
