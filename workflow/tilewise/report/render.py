@@ -54,7 +54,7 @@ def _page_of(recorded: Path) -> Page:
 
 
 def render(output: Path | str, folders: Iterable[Path | str], recorded: Path | str = RECORDED) -> list[str]:
-    """Write the pages of the platforms in `folders`, their PREVIEW, and their notes, which are returned, into `notes.FILE`.
+    """Write the pages of the platforms in `folders`, PREVIEW, and the notes, which are returned, into `notes.FILE`.
 
     `output` is the first of sections.PAGES; the others are written beside it.
     """
