@@ -16,6 +16,8 @@ KERNELS = registry.load()
 PARAMETERS = registry.parameters(KERNELS)
 CROSS_CHECK = cross_check_points(read_yaml(ROOT / "config/config.yaml"), KERNELS)
 SOURCE_A = ("naive", "tiled", "multi_tile")
+#: Rungs that the recorded run lacks.
+NEWER = {"wgmma_split"}
 SQUARE = (256, 256, 256)
 
 
@@ -147,9 +149,9 @@ ATOMIC = {"float_always": (8, 8), "double_from_int8": (1024, 1024)}
 @pytest.fixture(scope="module")
 def rungs(tmp_path_factory):
     """Counted and hardware columns of every kernel of the ladder."""
-    asked = [at for at in CROSS_CHECK if at.kernel not in SOURCE_A]
+    asked = [at for at in CROSS_CHECK if at.kernel not in (*SOURCE_A, *NEWER)]
     ladder = {name for name, kernel in KERNELS.items() if kernel.path.parent.name == "ladder"}
-    assert {at.kernel for at in asked} >= ladder
+    assert {at.kernel for at in asked} == ladder - NEWER | {"naive_transposed"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(EMULATED_LIMITS, "sms", 132)  # as an H200 has: stream_k cuts its work into so many shares
         return beside(asked, tmp_path_factory.mktemp("rungs"))

@@ -252,6 +252,7 @@ def test_a_kernel_whose_parameters_changed_was_edited(recorded, monkeypatch):
     assert edited(loops | {"tiled": later}) == "edited since: tiled"
 
 
+@pytest.mark.slow
 def test_words_of_others_cannot_become_markup(tmp_path, monkeypatch):
     """Titles, names of devices and messages are text on the page, in tables, prose, headings and drawings."""
     monkeypatch.setattr(render, "RECORDED", tmp_path / "none")  # of the story, which has no words of this run
@@ -280,6 +281,7 @@ def test_words_of_others_cannot_become_markup(tmp_path, monkeypatch):
     assert Page(text).count("script") == 0
 
 
+@pytest.mark.slow
 def test_every_column_of_every_table_is_in_the_list(recorded, tmp_path):
     here = synthetic.write(tmp_path / "emulator", "emulator", with_traffic=True)
     evidence = load_evidence([here], recorded=recorded)

@@ -252,6 +252,7 @@ def test_what_lies_behind_plus_minus_is_rounded_up(percent, words):
     assert number_format.plus_minus(percent) == f"± {words} %"
 
 
+@pytest.mark.slow
 def test_a_kernel_of_the_users_own_is_in_the_tables(tmp_path, monkeypatch):
     """If it is measured in its own task, it has a section and a row in the ladder."""
     kernels = synthetic.KERNELS | {"mine": dataclasses.replace(synthetic.KERNELS["tiled"], name="mine")}
@@ -268,6 +269,7 @@ def test_a_kernel_of_the_users_own_is_in_the_tables(tmp_path, monkeypatch):
     assert "mine" in set(tables.ladder(page.evidence)["kernel"])
 
 
+@pytest.mark.slow
 def test_a_run_in_which_every_kernel_is_wrong_has_a_report(tmp_path):
     """A kernel that leaves elements unwritten has an infinite error; only cuBLAS and the CPU are left to show."""
     study = synthetic.config()
