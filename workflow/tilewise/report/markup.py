@@ -244,7 +244,10 @@ def verdicts_html(verdicts: pd.DataFrame, platform: str, names: Collection[str])
     for name, own in table.groupby("id", sort=False):
         first = own.iloc[0]
         verdict = claims.Verdict(first["of_claim"])
-        numbers = claims.by_case(own, claims.beside_published, "; ")
+        tested = own[own["verdict"] != claims.Verdict.UNTESTED]
+        shown = tested if len(tested) else own.head(1)  # the table of all claims has the reason of each case
+        numbers = claims.by_case(shown, claims.beside_published, "; ")
+        numbers += f"; {len(own) - len(shown)} further cases were not measured" * (len(shown) < len(own))
         numbers = Markup(notes.note_html(numbers)) if notes.is_note(numbers) else numbers
         lines.append((name, _MARKS[verdict], verdict.elsewhere, f"({first['source']}) {first['claim']}", numbers))
     return pieces().verdicts(lines) if lines else ""
