@@ -275,10 +275,7 @@ HEAD = "with script(snakemake.log[0]):"
 def page(tmp_path):
     """A function that starts to render the page of a finished run, after some work."""
     clone = copy_repository(tmp_path / "clone", recorded=False)
-    results = synthetic.write(clone / "results/emulator", "emulator", with_traffic=True)
-    (results / "figures").mkdir()
-    for task in synthetic.config()["tasks"]:
-        (results / "figures" / f"{task}.svg").touch()
+    synthetic.write(clone / "results/emulator", "emulator", with_traffic=True)
     (clone / "results/report.html").write_text("the old page")
 
     def run(work):
@@ -297,7 +294,7 @@ def test_the_old_page_stays_if_the_new_one_fails(page):
     assert path.read_text() == "the old page"
     rendering = run("pass")
     said, _ = rendering.communicate(timeout=400)
-    assert rendering.returncode == 1 and "so the exit status is 1" in said, "the figures of its tasks are empty"
+    assert rendering.returncode == 0, said
     assert "<h1" in path.read_text()
 
 
