@@ -11,7 +11,8 @@ BIN := $(VENV)/bin
 supported := 'import sys; v = sys.version_info[:2]; (3, 11) <= v < (3, 15) or print("Tilewise needs Python 3.11 to 3.14, \
 	this is", sys.version.split()[0] + "; name another, as in: make quick PYTHON=python3.11") or sys.exit(1)'
 # Tools run as `python -m`: the first line of a script cannot name a Python in every folder.
-# Tests marked slow run whole studies, alone or through Slurm, or open pages in a browser; CI runs them too.
+# Tests marked slow run whole studies, alone or through Slurm, open pages in a browser, or take seconds for one behaviour;
+# CI runs them too.
 PYTEST ?= -m "not slow and not exhaustive"
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 

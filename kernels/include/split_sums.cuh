@@ -30,7 +30,7 @@ __device__ __forceinline__ int first_of_part(int steps, int part, int parts)
 
 /// Adds the results of all blocks of a cluster (1, 1, parts) in the order of the parts. Each of THREADS threads has VECTORS
 /// vectors of results, `result(v)`; in block `part` it calls `store(v, sum)` for every parts-th v. Further threads of the
-/// block call cluster_sync() twice.
+/// block must call cluster_sync() twice.
 /// @param shared_memory  VECTORS * THREADS * 16 bytes, which no thread of the block uses any more
 template <typename T, int VECTORS, int THREADS, typename Result, typename Store>
 __device__ __forceinline__ void add_parts(unsigned char* shared_memory, int thread, int part, int parts, Result&& result,

@@ -13,8 +13,8 @@
 // Machine code: 47 instructions per 64 of k, 4 HGMMA (64 x 256 x 16); 168 registers at the launch (151 in use), no
 // spills.
 // With SPLIT (`wgmma_split`), the blocks of a cluster share the sums of few tiles, as in split_sums.cu: on an H200, alone,
-// 0.89 of cuBLAS's best at n = m = 512 and p = 8192 in clusters of 5, 1.0 at n = m = 256 (`clusters`: 0.56 and 0.45). An
-// H200 takes 15 clusters of 7 or 8 such blocks at once, 17 of 6, 22 of 5: more wait, and the time doubles.
+// 0.89 of cuBLAS's best at n = m = 512 and p = 8192 in clusters of 5, 1.0 at n = m = 256 (`clusters`: 0.58 and 0.44). An
+// H200 takes 15 clusters of 7 or 8 such blocks at once, 17 of 6, 22 of 5. Of 16 clusters of 7 one waits for the others.
 //
 //              +----- TILE_M -----+      ring:  [A 128 x 64 | B 64 x TILE_M] x STAGES
 //    64 rows   |   warp group 1   |      warp group 0: wait empty -> TMA -> full

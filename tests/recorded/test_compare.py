@@ -114,7 +114,7 @@ def test_the_difference_of_the_overheads_is_taken_off_if_both_are_known(runs, kn
     assert found.overhead_us == (pytest.approx(-1.75) if known else None)
     main(["compare", *runs])
     said = "-1.75 µs" if known else "the runs did not both measure it"
-    assert f"overhead of an isolated time in the second run: {said}\n" in capsys.readouterr().out
+    assert f"overhead of an isolated time, the second run's less the first's: {said}\n" in capsys.readouterr().out
     library = found.points["kernel"].isin(["cublas"])  # it has no grid, so it is as it was
     short = found.points["time_ms"] < 0.02
     changed = library if known else ~library & (found.points["processor"] == "GPU")

@@ -166,6 +166,23 @@ def test_a_run_of_a_card_that_made_no_record_is_accepted_as_it_is(name, gpu, tmp
     assert capsys.readouterr().out.endswith(f"{tmp_path / 'kept' / name}: right\n")
 
 
+def test_what_is_private_is_taken_out_of_any_text_and_nothing_else_is(results, tmp_path, capsys):
+    """Of JSON with escapes, and on a machine whose name is that of a column."""
+    private = f"/home/jürgen/bin/python on\ntask\n/home/{USER}/run.py"
+    device = results / "device.json"
+    machine = json.loads(device.read_text())
+    device.write_text(json.dumps(machine | {"node": "task", "gpu": machine["gpu"] | {"note": private}}))
+    edited(results, lambda rows: rows.assign(node="task"))
+    assert main(["record", str(results), "--into", str(tmp_path / "kept")]) == 0, capsys.readouterr().out
+    kept = tmp_path / "kept" / NAME / "device.json"
+    found = json.loads(kept.read_text())
+    assert (found["node"], found["gpu"]["note"]) == ("machine 1", "python on\nmachine 1\nrun.py")
+    kept.write_text(json.dumps(found | {"gpu": found["gpu"] | {"note": private}}))
+    assert main(["record", "--check", str(kept.parent)]) == 1
+    said = capsys.readouterr().out
+    assert "private: device.json: '/home/jürgen/bin/python'" in said and f"'/home/{USER}/run.py'" in said
+
+
 def test_samples_are_an_archive_beside_the_run_that_git_ignores(whole_run, made, recorded, tmp_path):
     with tarfile.open(made / "samples.tar.xz") as archive:
         assert archive.getnames() == [f"samples/task1a/nvbench-0.json{end}" for end in ("", "-bin/0.bin")]
@@ -269,7 +286,7 @@ PLANTED = {
     ),
     "rate above the roof": (
         lambda run: edited(run, faster),
-        r"possible: .* tiled float 8192x8192x8192 .*: its rate is above the roof \(.*; the roof is 76,935",
+        r"possible: .* tiled float 8192x8192x8192 .*: its rate is above the roof \(.*; the roof 76,935\)",
     ),
     "rate that is not that of the time": (
         lambda run: edited(run, put("gflops", lambda rate: rate * 1.001, kernel="tiled", dtype="float")),
@@ -465,10 +482,11 @@ def test_a_run_of_two_commits_is_not_recorded_and_the_old_one_stays(results, tmp
 
 
 def test_damaged_results_are_named_where_they_lie(results, tmp_path, capsys):
-    cut(results / "facts/energy.csv")
-    assert main(["record", str(results), "--into", str(tmp_path / "kept")]) == 2
-    said = f"{results}/facts/energy.csv: the last line is cut short; delete the file and run again"
-    assert capsys.readouterr().err == f"tilewise: {said}\n"
+    for name in ("facts/energy.csv", "accuracy.csv"):
+        cut(results / name)
+        assert main(["record", str(results), "--into", str(tmp_path / "kept")]) == 2
+        said = f"{results}/{name}: the last line is cut short; delete the file and run again"
+        assert capsys.readouterr().err == f"tilewise: {said}\n"
 
 
 def test_a_study_that_this_version_does_not_read_is_not_blamed_on_the_run(recorded, monkeypatch, capsys):
@@ -476,7 +494,7 @@ def test_a_study_that_this_version_does_not_read_is_not_blamed_on_the_run(record
     assert main(["record", "--check", str(recorded)]) == 1
     head, refused, remedy = capsys.readouterr().out.splitlines()
     assert head == f"{recorded}: refused" and remedy.startswith("  remedy of commit: ")
-    words = r"this version does not read kernels and config of the commit \w{10} \('energy'\);"
+    words = r"this version does not read kernels and config of the commit \w{10} \(config: tasks.energy.method: .*\);"
     assert re.match(
         rf"  refused: commit: {words} check the run by its own version: `git switch --detach \w{{10}}`", refused
     )

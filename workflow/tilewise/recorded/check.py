@@ -19,7 +19,7 @@ from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT, UserError, checksums
 from tilewise.checksums import METADATA, sha256
 from tilewise.evidence import Platform, data_sheets, load_platform, refuse_no_run
-from tilewise.files import MOST_TABLE_BYTES, remedy, write_json
+from tilewise.files import MOST_TABLE_BYTES, read_json, remedy, write_json
 from tilewise.measure.methods import METHODS
 from tilewise.measure.row_summary import is_right
 from tilewise.study import builds, columns, registry
@@ -37,7 +37,7 @@ LISTED, MOST_FINDINGS = 3, 20
 #: Paths and addresses of mail.
 PRIVATE = re.compile(r"(?<![\w.:/*<>)\]-])/(?:[\w.+@-]+/)+[\w.+@-]*|(?<![\w.+-])[\w.+-]+@[\w-]+\.[a-z]{2,}")
 #: What names where a row was measured, in tables and in device.json; recording numbers the machines.
-PLACES, MACHINE = ("node", "slurm_job"), re.compile(r"(machine \d+)?")
+PLACES, MACHINE = ("node", "slurm_job"), re.compile(r"machine \d+")
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
 #: The settings of a run that its numbers do not depend on.
 FREE_SETTINGS = ("tasks", "platforms", "slurm", "strict")
@@ -64,7 +64,7 @@ REMEDIES = {
 
 def check(folder: Path, complete: bool = True) -> list[str]:
     """The findings of all checks on a run in a folder such as report/recorded/nvidia-h200, as lines that begin with the
-    check's name, at most MOST_FINDINGS each; none if all is right.
+    check's name, at most MOST_FINDINGS of what its rows have; none if all is right.
 
     Without `complete` it may lack what recording adds. Raises UserError if the folder is no run.
     """
@@ -87,7 +87,7 @@ def _findings(folder: Path, complete: bool) -> Iterator[str]:
             return
         try:
             yield from (f"files: {each}" for each in _files(folder, study, kernels, complete))
-            platform = load_platform(folder, kernels=kernels)
+            platform = read(folder, kernels)
         except UserError as error:  # what cannot be read cannot be checked
             yield f"files: {error}"
             return
@@ -95,7 +95,6 @@ def _findings(folder: Path, complete: bool) -> Iterator[str]:
             yield "whole: it has no times of a GPU"
             return
         checks = {
-            "private": _machines(platform),
             "whole": _whole(platform, study),
             "commit": _of_one_commit(platform),
             "hashes": _hashes(platform, kernels),
@@ -105,6 +104,12 @@ def _findings(folder: Path, complete: bool) -> Iterator[str]:
         }
         for name, found in checks.items():
             yield from (f"{name}: {each}" for each in islice(found, MOST_FINDINGS))
+
+
+def read(folder: Path, kernels: Mapping[str, Kernel]) -> Platform:
+    """The run in a folder. Raises UserError if a file is missing or damaged, accuracy.csv too, which no page needs."""
+    columns.read(folder / "accuracy.csv", "accuracy", registry.parameters(kernels))
+    return load_platform(folder, kernels=kernels)
 
 
 # ---- The study of the run's commit -----------------------------------------------------------------------------------
@@ -163,9 +168,12 @@ def _declare_needs(path: Path) -> None:
 
 
 def files_of(config: Mapping[str, Any]) -> list[str]:
-    """The files of a whole run by their path in its folder. Raises LookupError for a config of unknown methods."""
-    methods = {task: METHODS[its.get("method", "sweep")] for task, its in config["tasks"].items()}
-    facts = [f"facts/{task}.csv" for task, method in methods.items() if not method.on_request]
+    """The files of a whole run by their path in its folder. Raises UserError for a config with an unknown method."""
+    methods = {task: its.get("method", "sweep") for task, its in config["tasks"].items()}
+    for task, name in methods.items():
+        if name not in list(METHODS):  # it may be a list itself
+            raise UserError(f"config: tasks.{task}.method: {name!r} is none of {', '.join(METHODS)}; correct it")
+    facts = [f"facts/{task}.csv" for task, name in methods.items() if not METHODS[name].on_request]
     return ["device.json", "config.json", *(f"{name}.csv" for name in ("measurements", "accuracy", *WHOLE)), *facts]
 
 
@@ -198,20 +206,30 @@ def samples_line(folder: Path) -> bytes:
 
 
 def find_private(folder: Path) -> Iterator[str]:
-    """Paths and addresses of mail in the files of a run. Raises UserError if a file cannot be read."""
+    """What names a machine, a user or a path in the files of a run. Raises UserError if a file cannot be read."""
     for path in sorted(each for each in folder.rglob("*") if each.suffix in (".csv", ".json", ".md", ".sha256")):
-        text = read_bytes(path, remedy(path), MOST_TABLE_BYTES).decode(errors="replace")
-        found = dict.fromkeys(each[0] for each in PRIVATE.finditer(text))
-        yield from (f"{path.relative_to(folder)}: '{each}'" for each in list(found)[:LISTED])
-
-
-def _machines(platform: Platform) -> Iterator[str]:
-    """Names of machines and jobs in device.json and in the tables."""
-    rows = {"device.json": pd.DataFrame([{"node": platform.device.node, "slurm_job": platform.device.slurm_job}])}
-    for name, table in (rows | {"measurements.csv": platform.measurements} | platform.facts).items():
-        names = {str(each) for place in PLACES if place in table for each in table[place].dropna()}
+        place, rows = path.relative_to(folder), list[Mapping[str, Any]]()
+        texts = [read_bytes(path, remedy(path), MOST_TABLE_BYTES).decode(errors="replace")]
+        if path.suffix == ".json":
+            rows, texts = [read_json(path)], list(_strings(read_json(path)))
+        elif path.suffix == ".csv":
+            with contextlib.suppress(ValueError):  # it is damaged, which reading it as a table says
+                cells = pd.read_csv(path, usecols=PLACES.__contains__, dtype=str, keep_default_na=False)
+                rows = cells.to_dict("records")
+        found = dict.fromkeys(each[0] for text in texts for each in PRIVATE.finditer(text))
+        yield from (f"{place}: '{each}'" for each in list(found)[:LISTED])
+        names = {str(row.get(name) or "machine 1") for row in rows for name in PLACES}
         if strange := sorted(each for each in names if not MACHINE.fullmatch(each)):
-            yield f"{name}: names of machines or jobs: {_some(strange)}"
+            yield f"{place}: names of machines or jobs: {_some(strange)}"
+
+
+def _strings(data: Any) -> Iterator[str]:
+    """The strings in the data of JSON."""
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, dict | list):
+        for each in data.values() if isinstance(data, dict) else data:
+            yield from _strings(each)
 
 
 # ---- What was run ----------------------------------------------------------------------------------------------------
@@ -303,8 +321,9 @@ def _impossible(platform: Platform) -> Iterator[str]:
         "its rate is above the roof": rows["gflops"] > roofs,
     }
     for words, chosen in wrong.items():
-        for row, roof in zip(rows[chosen].to_dict("records"), roofs[chosen]):
-            yield f"measurements.csv: {row_label(row)}: {words} ({row['gflops']:,.0f} GFLOP/s; the roof is {roof:,.0f})"
+        for row, rate, roof in zip(rows[chosen].to_dict("records"), rates[chosen], roofs[chosen]):
+            numbers = f"{row['gflops']:,.6g} GFLOP/s; of its time {rate:,.6g}; the roof {roof:,.0f}"
+            yield f"measurements.csv: {row_label(row)}: {words} ({numbers.removesuffix('; the roof nan')})"
 
 
 def row_label(row: Mapping[str, Any]) -> str:

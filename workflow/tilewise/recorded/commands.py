@@ -78,7 +78,7 @@ def _compare(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str],
 def _lines(found: Comparison) -> Iterator[str]:
     """A comparison as text: the kernels that differ, the points that differ most, and the outcome."""
     known = "the runs did not both measure it" if found.overhead_us is None else f"{found.overhead_us:+.2f} µs"
-    yield f"overhead of an isolated time in the second run: {known}"
+    yield f"overhead of an isolated time, the second run's less the first's: {known}"
     table, points = found.by_kernel, found.points
     differs = table[Verdict.EQUAL] < table["points"]
     if differs.any():

@@ -109,8 +109,8 @@ def read(name: str, kernels: Mapping[str, Kernel]) -> Platform:
 
 def label(run: Platform) -> str:
     """The run in a line: machine, commits, time, cards."""
-    cards = len(run.own_cards)
-    words = [run.device.gpu.get("name") or f"no GPU, {run.device.cpu['name']}", *(state[:10] for state in run.commits)]
+    cards, commits = len(run.own_cards), dict.fromkeys(state[:10] for state in run.commits)
+    words = [run.device.gpu.get("name") or f"no GPU, {run.device.cpu['name']}", *commits]
     return ", ".join([*words, run.device.captured[:16].replace("T", " "), *([f"{cards} cards"] if cards > 1 else [])])
 
 

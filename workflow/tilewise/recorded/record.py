@@ -7,6 +7,7 @@ import tarfile
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import pandas as pd
@@ -17,11 +18,13 @@ from tilewise.explain.provenance import by_card
 from tilewise.files import read_json, write_csv, write_json
 from tilewise.recorded import check
 from tilewise.recorded.check import ARCHIVE, DIGEST, README, WORKFLOW
+from tilewise.study import columns, registry
 
 #: What NVBench wrote: its tables, and every time and clock. The workers' logs name paths.
 SAMPLE_ENDINGS = (".json", ".bin")
 #: A name of a machine that is shorter may be a word, such as `gpu`.
 SHORTEST = 4
+TEXTS = [name for name, column in columns.COLUMNS.items() if column.type == "text"]
 
 
 def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[str]]:
@@ -38,7 +41,7 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[str]]:
     source, target = source.resolve(), into / source.resolve().name
     if target.resolve() == source:
         raise UserError(f"{source}: this is recorded already; give a folder such as results/nvidia-h200")
-    load_platform(source)  # a damaged file is named where it lies
+    check.read(source, registry.load())  # a damaged file is named where it lies
     with tempfile.TemporaryDirectory() as temporary:  # outside the clone, where a remedy is not git's
         made = Path(temporary).resolve() / source.name
         _copy(source, made)
@@ -69,23 +72,29 @@ def _copy(source: Path, made: Path) -> None:
     nodes += [node for table in tables.values() for node in table.get("node", ())]
     machines = {node: f"machine {number}" for number, node in enumerate(filter(None, dict.fromkeys(nodes)), 1)}
     for name in names:
-        copy = made / name
         if name in tables:
             table = tables[name].replace({"node": machines})
-            write_csv(table.assign(slurm_job="") if "slurm_job" in table else table, copy)
+            table = table.assign(slurm_job="") if "slurm_job" in table else table
+            public = {each: [_public(cell, machines) for cell in table[each]] for each in table if each in TEXTS}
+            write_csv(table.assign(**public), made / name)
         else:
             own = {"node": "machine 1", "slurm_job": None} if name == "device.json" else {}
-            write_json(read_json(source / name) | own, copy)
-        copy.write_text(_public(copy.read_text(), machines))
-        shutil.copystat(source / name, copy)  # its time says when it was measured
+            write_json(_public(read_json(source / name), machines) | own, made / name)
+        shutil.copystat(source / name, made / name)  # its time says when it was measured
 
 
-def _public(text: str, machines: Mapping[str, str]) -> str:
-    """Text without names of machines, and with the last part of each path outside the clone."""
+def _public(data: Any, machines: Mapping[str, str]) -> Any:
+    """A text, or all of JSON, without names of machines, and with the last part of each path outside the clone."""
+    if isinstance(data, dict):
+        return {key: _public(value, machines) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_public(value, machines) for value in data]
+    if not isinstance(data, str):
+        return data
     for name, machine in machines.items():
         if len(name) >= SHORTEST:
-            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", machine, text)
-    return check.PRIVATE.sub(lambda match: match[0].rpartition("/")[2].partition("@")[0], text.replace(f"{ROOT}/", ""))
+            data = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", machine, data)
+    return check.PRIVATE.sub(lambda match: match[0].rpartition("/")[2].partition("@")[0], data.replace(f"{ROOT}/", ""))
 
 
 def _pack(source: Path, folder: Path) -> None:

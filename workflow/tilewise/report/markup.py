@@ -247,7 +247,8 @@ def verdicts_html(verdicts: pd.DataFrame, platform: str, names: Collection[str])
         tested = own[own["verdict"] != claims.Verdict.UNTESTED]
         shown = tested if len(tested) else own.head(1)  # the table of all claims has the reason of each case
         numbers = claims.by_case(shown, claims.beside_published, "; ")
-        numbers += f"; {len(own) - len(shown)} further cases were not measured" * (len(shown) < len(own))
+        left = len(own) - len(shown)
+        numbers += f"; {left} other case{'s' * (left > 1)} not measured" * (left > 0)
         numbers = Markup(notes.note_html(numbers)) if notes.is_note(numbers) else numbers
         lines.append((name, _MARKS[verdict], verdict.elsewhere, f"({first['source']}) {first['claim']}", numbers))
     return pieces().verdicts(lines) if lines else ""

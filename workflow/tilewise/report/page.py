@@ -187,6 +187,8 @@ class Page:
             kernel, rungs = self.evidence.kernels[name], self.frame("rungs")  # whose boxes stand below the drawings
             rows = rungs if name in set(rungs["kernel"]) else timings.timed_rows(self.frame("ladder"))
             own = rows[(rows["kernel"] == name) & (rows["dtype"] == kernel.dtypes[0])]
+            if own.empty:
+                return ""
             row = own.sort_values("gflops").iloc[-1]
             device = self.evidence.device(row["platform"])
             tiles = tile_sizes(row)
