@@ -157,7 +157,6 @@ def rungs(tmp_path_factory):
         return beside(asked, tmp_path_factory.mktemp("rungs"))
 
 
-@pytest.mark.slow
 def test_the_ladders_counts_are_the_hardwares(rungs):
     compared = 0
     for _, row in rungs.iterrows():
