@@ -217,6 +217,12 @@ class Modelled:
         return C, job.row | {"status": "ok", "message": ""}
 
 
+def no_ladder():
+    """The table of the ladders of a run that has none."""
+    timed = ["moduli", "status", "time_ms", "gflops", "percent_of_anchor"]
+    return columns.set_types(pd.DataFrame(columns=["platform", "kernel", "dtype", *columns.SHAPE, *timed]))
+
+
 @pytest.mark.slow
 def test_every_test_is_graded(kernels, device, config, tmp_path, monkeypatch):
     monkeypatch.setattr(method, "CURVE_SIZES", CURVE_SIZES)
@@ -242,18 +248,7 @@ def test_every_test_is_graded(kernels, device, config, tmp_path, monkeypatch):
         facts = {"grading": rows.assign(platform="h")}  # noqa: RUF012
         libraries = frozenset({"cublas"})
 
-    ladder = [
-        "platform",
-        "kernel",
-        "dtype",
-        *columns.SHAPE,
-        "moduli",
-        "status",
-        "time_ms",
-        "gflops",
-        "percent_of_anchor",
-    ]
-    table = grades(Evidence, columns.set_types(pd.DataFrame(columns=ladder))).set_index("kernel")
+    table = grades(Evidence, no_ladder()).set_index("kernel")
     assert table.grade.to_dict() == CLAIMS | {"float_from_half": "none", "double_from_int8": "none"}
     assert table.gflops.isna().all() and table.moduli.dropna().to_dict() == {"double_from_int8": 15}
     shown = spread_of_exponents(Evidence)
@@ -285,18 +280,7 @@ def test_the_slowest_test_is_known_by_its_share_of_the_librarys_rate():
         facts = {"grading": pd.DataFrame(rows)}  # noqa: RUF012
         libraries = frozenset({"cublas"})
 
-    ladder = [
-        "platform",
-        "kernel",
-        "dtype",
-        *columns.SHAPE,
-        "moduli",
-        "status",
-        "time_ms",
-        "gflops",
-        "percent_of_anchor",
-    ]
-    table = grades(Evidence, columns.set_types(pd.DataFrame(columns=ladder))).set_index("kernel")
+    table = grades(Evidence, no_ladder()).set_index("kernel")
     assert table.slowest_test.to_dict() == {"cublas": 100, "float_always": pytest.approx(250)}, "of finite operands"
 
 

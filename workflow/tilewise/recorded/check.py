@@ -209,10 +209,12 @@ def find_private(folder: Path) -> Iterator[str]:
     """What names a machine, a user or a path in the files of a run. Raises UserError if a file cannot be read."""
     for path in sorted(each for each in folder.rglob("*") if each.suffix in (".csv", ".json", ".md", ".sha256")):
         place, rows = path.relative_to(folder), list[Mapping[str, Any]]()
-        texts = [read_bytes(path, remedy(path), MOST_TABLE_BYTES).decode(errors="replace")]
         if path.suffix == ".json":
-            rows, texts = [read_json(path)], list(_strings(read_json(path)))
-        elif path.suffix == ".csv":
+            rows = [read_json(path)]
+            texts = list(_strings(rows))
+        else:
+            texts = [read_bytes(path, remedy(path), MOST_TABLE_BYTES).decode(errors="replace")]
+        if path.suffix == ".csv":
             with contextlib.suppress(ValueError):  # it is damaged, which reading it as a table says
                 cells = pd.read_csv(path, usecols=PLACES.__contains__, dtype=str, keep_default_na=False)
                 rows = cells.to_dict("records")

@@ -24,6 +24,7 @@ from tilewise.study import columns, registry
 SAMPLE_ENDINGS = (".json", ".bin")
 #: A name of a machine that is shorter may be a word, such as `gpu`.
 SHORTEST = 4
+#: The columns that may hold what is private.
 TEXTS = [name for name, column in columns.COLUMNS.items() if column.type == "text"]
 
 
