@@ -1,5 +1,6 @@
 """The points of the study: every combination that a task of the config asks for, as plain data."""
 
+import contextlib
 import dataclasses
 import difflib
 import itertools
@@ -29,10 +30,26 @@ def as_list(value: Any) -> list:
     return value if isinstance(value, list) else [value]
 
 
-def look_up(value: str, known: Mapping[str, Any], place: str) -> Any:
-    """known[value]; UserError with the nearest name if there is no such key."""
+class _Mistake(Exception):
+    """A mistake in the parameters of a kernel, at a key or of them all; `_within` says where they are."""
+
+    def __init__(self, words: str, key: str = "") -> None:
+        super().__init__(f".{key}: {words}" if key else f": {words}")
+
+
+@contextlib.contextmanager
+def _within(place: str) -> Iterator[None]:
+    """What raises _Mistake in the block raises UserError with the place."""
+    try:
+        yield
+    except _Mistake as mistake:
+        raise UserError(f"{place}{mistake}") from None
+
+
+def _look_up(value: str, known: Mapping[str, Any], key: str) -> Any:
+    """known[value]; _Mistake with the nearest name if there is no such key."""
     if value not in known:
-        raise UserError(f"{place}: there is no '{value}'; {suggest_name(value, known)}")
+        raise _Mistake(f"there is no '{value}'; {suggest_name(value, known)}", key)
     return known[value]
 
 
@@ -106,71 +123,79 @@ def expand(
     if emulated and not reading.on_emulator:
         return []
     for number, sweep in enumerate(config["tasks"][task].get("sweeps", [])):
-        where = f"tasks.{task}.sweeps.{number}"
         if sweep.get("only_timed") and (emulated or not target.only_timed):
             continue
-        named = _shapes(config, sweep, where) if reading.shapes else [dict.fromkeys(("n", "p", "m"), UNIT)]
-        if not reading.batches and any("batch" in shape for shape in named):
-            raise UserError(f"{where}.shapes: a shape with a batch is for a task with the method batches")
-        only_for = config["tasks"][task]["method"] if reading.only_cuda else ""
-        for kernel, dtype in _named(sweep, kernels, only_for, where):
-            bare = Point(task, kernel.name, dtype, 1, 1, 1)
-            at = [(shape, _chosen(kernel, dtype, sweep, shape, target, reading, where)) for shape in named]
-            if emulated and kernel.launched and reading.shapes and reading.emulators_shapes:
-                everywhere = dict.fromkeys(itertools.chain.from_iterable(choices for _, choices in at))
-                asked = [dataclasses.replace(bare, parameters=choice) for choice in everywhere]
-                found |= dict.fromkeys(_on_emulator(asked, config["emulator"]["shapes"], named, kernel, reading.space))
-            else:
-                for shape, choices in at:
-                    asked = [Point(task, kernel.name, dtype, **shape, parameters=choice) for choice in choices]
-                    tuned = bool(sweep.get("tuned")) and not reading.space
-                    found |= dict.fromkeys(_possible(asked, kernel, reading.space, where, tuned))
+        with _within(f"tasks.{task}.sweeps.{number}"):
+            found |= dict.fromkeys(_points_of(sweep, config, kernels, task, target, reading))
     if emulated:
         return [each for each in found if kernels[each.kernel].kind != Kind.LIBRARY or not kernels[each.kernel].on_gpu]
     return list(found)
 
 
-def _named(
-    sweep: Mapping[str, Any], kernels: Mapping[str, Kernel], only_for: str, where: str
-) -> Iterator[tuple[Kernel, str]]:
+def _points_of(
+    sweep: Mapping[str, Any],
+    config: Mapping[str, Any],
+    kernels: Mapping[str, Kernel],
+    task: str,
+    target: Target,
+    reading: Reading,
+) -> Iterator[Point]:
+    """The points of one sweep of a task."""
+    named = _shapes(config, sweep) if reading.shapes else [dict.fromkeys(("n", "p", "m"), UNIT)]
+    if not reading.batches and any("batch" in shape for shape in named):
+        raise _Mistake("a shape with a batch is for a task with the method batches", "shapes")
+    only_for = config["tasks"][task]["method"] if reading.only_cuda else ""
+    for kernel, dtype in _named(sweep, kernels, only_for):
+        bare = Point(task, kernel.name, dtype, 1, 1, 1)
+        at = [(shape, _chosen(kernel, dtype, sweep, shape, target, reading)) for shape in named]
+        if target.backend == "emulator" and kernel.launched and reading.shapes and reading.emulators_shapes:
+            everywhere = dict.fromkeys(itertools.chain.from_iterable(choices for _, choices in at))
+            asked = [dataclasses.replace(bare, parameters=choice) for choice in everywhere]
+            yield from _on_emulator(asked, config["emulator"]["shapes"], named, kernel, reading.space)
+        else:
+            for shape, choices in at:
+                asked = [Point(task, kernel.name, dtype, **shape, parameters=choice) for choice in choices]
+                tuned = bool(sweep.get("tuned")) and not reading.space
+                yield from _possible(asked, kernel, reading.space, tuned)
+
+
+def _named(sweep: Mapping[str, Any], kernels: Mapping[str, Kernel], only_for: str) -> Iterator[tuple[Kernel, str]]:
     """The kernels of a sweep, each with every element type; `only_for` is the method if that is for CUDA kernels only.
 
-    Raises UserError for a kernel that it cannot have, and for a type that the kernel does not take.
+    Raises _Mistake for a kernel that it cannot have, and for a type that the kernel does not take.
     """
     for name, dtype in itertools.product(as_list(sweep["kernel"]), as_list(sweep["dtype"])):
-        kernel = look_up(name, kernels, f"{where}.kernel")
+        kernel = _look_up(name, kernels, "kernel")
         if kernel.faulty:
-            raise UserError(f"{where}.kernel: {name} has a fault on purpose; the memory microscope alone runs it")
+            raise _Mistake(f"{name} has a fault on purpose; the memory microscope alone runs it", "kernel")
         if only_for and not kernel.launched:
             first = next(other for other, entry in kernels.items() if entry.launched)
-            raise UserError(
-                f"{where}.kernel: {only_for} is for CUDA kernels, and {name} is not one; name one, such as {first}; "
-                "`tilewise list kernels` shows all"
-            )
-        look_up(dtype, PRECISIONS, f"{where}.dtype")
+            words = f"{only_for} is for CUDA kernels, and {name} is not one; name one, such as {first}"
+            raise _Mistake(f"{words}; `tilewise list kernels` shows all", "kernel")
+        _look_up(dtype, PRECISIONS, "dtype")
         if dtype not in kernel.dtypes:
-            raise UserError(f"{where}.dtype: {name} is not for {dtype}; it takes {', '.join(kernel.dtypes)}")
+            raise _Mistake(f"{name} is not for {dtype}; it takes {', '.join(kernel.dtypes)}", "dtype")
         yield kernel, dtype
 
 
 def _chosen(
-    kernel: Kernel, dtype: str, sweep: Mapping, shape: Mapping[str, int], target: Target, reading: Reading, where: str
+    kernel: Kernel, dtype: str, sweep: Mapping, shape: Mapping[str, int], target: Target, reading: Reading
 ) -> list[Parameters]:
     """The parameters of a kernel at a shape."""
     if sweep.get("tuned") and not reading.space:
-        sweep = _tuned(kernel, dtype, tuning.shape_class(shape), target.gpu, sweep, where)
-    return _choices(kernel, sweep, where, reading.space)
+        sweep = _tuned(kernel, dtype, tuning.shape_class(shape), target.gpu, sweep)
+    return _choices(kernel, sweep, reading.space)
 
 
-def _possible(asked: list[Point], kernel: Kernel, space: bool, where: str, tuned: bool) -> list[Point]:
-    """Those of the points that meet their kernel's conditions; UserError if none does. Their parameters may be `tuned`
+def _possible(asked: list[Point], kernel: Kernel, space: bool, tuned: bool) -> list[Point]:
+    """Those of the points that meet their kernel's conditions; _Mistake if none does. Their parameters may be `tuned`
     ones of the registry."""
     broken = {each: kernel.unmet(each, space) for each in asked}
     possible = [each for each, condition in broken.items() if condition is None]
     if not possible:
         label, condition = asked[0].label(), broken[asked[0]]
         file = f", or other parameters in {kernel.folder / tuning.TUNED}" if tuned else ""
-        raise UserError(f"{where}: {label}: {kernel.name} requires {condition}; choose other sizes{file}")
+        raise _Mistake(f"{label}: {kernel.name} requires {condition}; choose other sizes{file}")
     return possible
 
 
@@ -206,19 +231,20 @@ def at_smallest_shape(point: Point, kernel: Kernel, blocks: int = 1) -> Point | 
     return larger if larger and kernel.unmet(larger) is None else found
 
 
-def _shapes(config: Mapping, sweep: Mapping, where: str) -> list[dict[str, int]]:
+def _shapes(config: Mapping, sweep: Mapping) -> list[dict[str, int]]:
     if "shapes" not in sweep:
-        raise UserError(f"{where}: the key 'shapes' is missing; name one of {', '.join(config['shapes'])}")
-    return [s for name in as_list(sweep["shapes"]) for s in look_up(name, config["shapes"], f"{where}.shapes")]
+        raise _Mistake(f"the key 'shapes' is missing; name one of {', '.join(config['shapes'])}")
+    return [s for name in as_list(sweep["shapes"]) for s in _look_up(name, config["shapes"], "shapes")]
 
 
-def _tuned(kernel: Kernel, dtype: str, word: str, gpu: str, sweep: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+def _tuned(kernel: Kernel, dtype: str, word: str, gpu: str, sweep: Mapping[str, Any]) -> Mapping[str, Any]:
     """A sweep with the parameters that it lacks as the registry has them for a GPU and a class of shapes."""
     choice = tuning.chosen(kernel.tuned, gpu, dtype, word)
     if choice is None:
-        raise UserError(
-            f"{where}.tuned: {kernel.folder / tuning.TUNED} has no choice of {kernel.name} for {dtype}; name the "
-            f"parameters here ({', '.join(kernel.parameters) or 'none'}), or add a choice: docs/kernels.md shows how"
+        raise _Mistake(
+            f"{kernel.folder / tuning.TUNED} has no choice of {kernel.name} for {dtype}; name the parameters here "
+            f"({', '.join(kernel.parameters) or 'none'}), or add a choice: docs/kernels.md shows how",
+            "tuned",
         )
     return dict(choice) | dict(sweep)
 
@@ -229,7 +255,8 @@ def tuned_point(kernel: Kernel, dtype: str, shape: Mapping[str, int], gpu: str) 
     choice = tuning.chosen(kernel.tuned, gpu, dtype, tuning.shape_class(shape))
     if choice is None:
         return None
-    [parameters] = _choices(kernel, choice, str(kernel.folder / tuning.TUNED))
+    with _within(str(kernel.folder / tuning.TUNED)):
+        [parameters] = _choices(kernel, choice)
     point = Point("", kernel.name, dtype, **shape, parameters=parameters)
     return None if kernel.unmet(point) else point
 
@@ -260,25 +287,25 @@ def tuned_kernels(config: Mapping[str, Any], kernels: Mapping[str, Kernel], task
     except for conditions: it looks at names only, because a space may be large."""
     found: dict[str, None] = {}
     for number, sweep in enumerate(config["tasks"][task]["sweeps"]):
-        where = f"tasks.{task}.sweeps.{number}"
-        _shapes(config, sweep, where)
-        for kernel, _ in _named(sweep, kernels, config["tasks"][task]["method"], where):
-            _axes(kernel, sweep, where, space=True)
-            found[kernel.name] = None
+        with _within(f"tasks.{task}.sweeps.{number}"):
+            _shapes(config, sweep)
+            for kernel, _ in _named(sweep, kernels, config["tasks"][task]["method"]):
+                _axes(kernel, sweep, space=True)
+                found[kernel.name] = None
     return list(found)
 
 
-def _choices(kernel: Kernel, sweep: Mapping[str, Any], where: str, space: bool = False) -> list[Parameters]:
+def _choices(kernel: Kernel, sweep: Mapping[str, Any], space: bool = False) -> list[Parameters]:
     """Every combination of the sweep's parameters, and of those of the kernel's `space` if that is asked for."""
-    chosen = itertools.product(*_axes(kernel, sweep, where, space))
+    chosen = itertools.product(*_axes(kernel, sweep, space))
     return [tuple(itertools.chain.from_iterable(values)) for values in chosen]
 
 
-def _axes(kernel: Kernel, sweep: Mapping[str, Any], where: str, space: bool) -> list[list[Parameters]]:
+def _axes(kernel: Kernel, sweep: Mapping[str, Any], space: bool) -> list[list[Parameters]]:
     """The values of each parameter, as columns."""
     if space:
         if sweep.get("tuned"):
-            raise UserError(f"{where}.tuned: this task looks for the choice that the registry is to have; remove it")
+            raise _Mistake("this task looks for the choice that the registry is to have; remove it", "tuned")
         sweep = {key: list(values) for key, values in kernel.space.items()} | dict(sweep)
     given = [key for key in sweep if key not in ("kernel", "dtype", "shapes", "tuned", "only_timed")]
     takes = ", ".join(kernel.parameters) or "no parameter"
@@ -286,15 +313,15 @@ def _axes(kernel: Kernel, sweep: Mapping[str, Any], where: str, space: bool) -> 
         if key not in kernel.parameters:
             near = difflib.get_close_matches(key, kernel.parameters, n=1)
             hint = f"did you mean '{near[0]}'? It takes {takes}" if near else f"it takes {takes}"
-            raise UserError(f"{where}: {kernel.name} does not take '{key}'; {hint}")
+            raise _Mistake(f"{kernel.name} does not take '{key}'; {hint}")
     for key in kernel.parameters:
         if key not in given:
             more = f", or give its entry in {kernel.folder / 'registry.yaml'} a `space`" if space else ""
-            raise UserError(f"{where}: {kernel.name} needs '{key}'; it takes {takes}{more}")
-    return [_values(key, kernel, sweep, where) for key in kernel.parameters]
+            raise _Mistake(f"{kernel.name} needs '{key}'; it takes {takes}{more}")
+    return [_values(key, kernel, sweep) for key in kernel.parameters]
 
 
-def _values(key: str, kernel: Kernel, sweep: Mapping[str, Any], where: str) -> list[Parameters]:
+def _values(key: str, kernel: Kernel, sweep: Mapping[str, Any]) -> list[Parameters]:
     """The values that a sweep gives one parameter, each as columns."""
     if key == "block":
         sizes = [[int(size) for size in text.split("x")] for text in as_list(sweep[key])]
@@ -302,7 +329,7 @@ def _values(key: str, kernel: Kernel, sweep: Mapping[str, Any], where: str) -> l
     least = kernel.least.get(key, 1)
     for value in as_list(sweep[key]):
         if not isinstance(value, int) or value < least:
-            raise UserError(f"{where}.{key}: {value!r}; {kernel.name} takes whole numbers of at least {least}")
+            raise _Mistake(f"{value!r}; {kernel.name} takes whole numbers of at least {least}", key)
     return [((key, int(value)),) for value in as_list(sweep[key])]
 
 
@@ -336,7 +363,9 @@ def _examples(kernel: Kernel) -> Iterator[Point]:
         choices.append(numbers | ({"block": f"{number}x4"} if "block" in numbers else {}))
     for choice in choices:
         sweep = {key: list(value) if isinstance(value, tuple) else value for key, value in choice.items()}
-        for parameters in _choices(kernel, sweep, str(kernel.folder / "registry.yaml")):
+        with _within(str(kernel.folder / "registry.yaml")):
+            chosen = _choices(kernel, sweep)
+        for parameters in chosen:
             yield Point("", kernel.name, kernel.dtypes[0], 1, 1, 1, parameters)
 
 
