@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,8 @@ ON_REQUEST = ("counters.csv",)
 LISTED, MOST_FINDINGS = 3, 20
 #: Paths and addresses of mail.
 PRIVATE = re.compile(r"(?<![\w.:/*<>)\]-])/(?:[\w.+@-]+/)+[\w.+@-]*|(?<![\w.+-])[\w.+-]+@[\w-]+\.[a-z]{2,}")
-#: What names where a row was measured, in tables and in device.json; recording numbers the machines.
-PLACES, MACHINE = ("node", "slurm_job"), re.compile(r"machine \d+")
+#: What recording calls the machines.
+MACHINE = re.compile(r"machine \d+")
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
 #: The settings of a run that its numbers do not depend on.
 FREE_SETTINGS = ("tasks", "platforms", "slurm", "strict")
@@ -69,31 +69,20 @@ def check(folder: Path, complete: bool = True) -> list[str]:
     Without `complete` it may lack what recording adds. Raises UserError if the folder is no run.
     """
     refuse_no_run(folder)
-    return list(_findings(folder.resolve(), complete))
-
-
-def _findings(folder: Path, complete: bool) -> Iterator[str]:
-    try:
-        yield from (f"private: {each}" for each in find_private(folder))
-        commit = "".join(columns.read(folder / "measurements.csv", "measurements")["commit"].mode()[:1])
-    except UserError as error:
-        yield f"files: {error}"
-        return
+    folder, findings, name = folder.resolve(), list[str](), "files"
     with contextlib.ExitStack() as stack:
         try:
+            findings += (f"private: {each}" for each in find_private(folder))
+            commit = "".join(columns.read(folder / "measurements.csv", "measurements")["commit"].mode()[:1])
+            name = "commit"  # the study of another one would make right files look wrong
             kernels, study = _study(stack.enter_context(sources(commit)), commit)
-        except UserError as error:  # the study of another commit would make right files look wrong
-            yield f"commit: {error}"
-            return
-        try:
-            yield from (f"files: {each}" for each in _files(folder, study, kernels, complete))
+            name = "files"
+            findings += (f"files: {each}" for each in _files(folder, study, kernels, complete))
             platform = read(folder, kernels)
         except UserError as error:  # what cannot be read cannot be checked
-            yield f"files: {error}"
-            return
+            return [*findings, f"{name}: {error}"]
         if not (platform.has_gpu and platform.device.gpu):
-            yield "whole: it has no times of a GPU"
-            return
+            return [*findings, "whole: it has no times of a GPU"]
         checks = {
             "whole": _whole(platform, study),
             "commit": _of_one_commit(platform),
@@ -102,8 +91,7 @@ def _findings(folder: Path, complete: bool) -> Iterator[str]:
             "alone": _alone(platform),
             "possible": _impossible(platform),
         }
-        for name, found in checks.items():
-            yield from (f"{name}: {each}" for each in islice(found, MOST_FINDINGS))
+        return findings + [f"{name}: {each}" for name, found in checks.items() for each in islice(found, MOST_FINDINGS)]
 
 
 def read(folder: Path, kernels: Mapping[str, Kernel]) -> Platform:
@@ -208,30 +196,26 @@ def samples_line(folder: Path) -> bytes:
 def find_private(folder: Path) -> Iterator[str]:
     """What names a machine, a user or a path in the files of a run. Raises UserError if a file cannot be read."""
     for path in sorted(each for each in folder.rglob("*") if each.suffix in (".csv", ".json", ".md", ".sha256")):
-        place, rows = path.relative_to(folder), list[Mapping[str, Any]]()
+        texts: list[str] = []
         if path.suffix == ".json":
-            rows = [read_json(path)]
-            texts = list(_strings(rows))
+            map_texts(read_json(path), texts.append)
         else:
-            texts = [read_bytes(path, remedy(path), MOST_TABLE_BYTES).decode(errors="replace")]
-        if path.suffix == ".csv":
-            with contextlib.suppress(ValueError):  # it is damaged, which reading it as a table says
-                cells = pd.read_csv(path, usecols=PLACES.__contains__, dtype=str, keep_default_na=False)
-                rows = cells.to_dict("records")
+            texts.append(read_bytes(path, remedy(path), MOST_TABLE_BYTES).decode(errors="replace"))
         found = dict.fromkeys(each[0] for text in texts for each in PRIVATE.finditer(text))
-        yield from (f"{place}: '{each}'" for each in list(found)[:LISTED])
-        names = {str(row.get(name) or "machine 1") for row in rows for name in PLACES}
-        if strange := sorted(each for each in names if not MACHINE.fullmatch(each)):
-            yield f"{place}: names of machines or jobs: {_some(strange)}"
+        yield from (f"{path.relative_to(folder)}: '{each}'" for each in list(found)[:LISTED])
+    rows = columns.read(folder / "measurements.csv", "measurements")
+    names = {*rows["node"], *rows["slurm_job"], *map(read_json(folder / "device.json").get, ("node", "slurm_job"))}
+    if strange := sorted(str(each) for each in names if each and not MACHINE.fullmatch(str(each))):
+        yield f"names of machines or jobs: {_some(strange)}"
 
 
-def _strings(data: Any) -> Iterator[str]:
-    """The strings in the data of JSON."""
-    if isinstance(data, str):
-        yield data
-    elif isinstance(data, dict | list):
-        for each in data.values() if isinstance(data, dict) else data:
-            yield from _strings(each)
+def map_texts(data: Any, change: Callable[[str], Any]) -> Any:
+    """The data of JSON with each string as `change` returns it."""
+    if isinstance(data, dict):
+        return {key: map_texts(value, change) for key, value in data.items()}
+    if isinstance(data, list):
+        return [map_texts(value, change) for value in data]
+    return change(data) if isinstance(data, str) else data
 
 
 # ---- What was run ----------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """`tilewise record`: makes a recorded run of the results of a platform, without what is private."""
 
+import functools
 import re
 import shutil
 import socket
@@ -7,7 +8,6 @@ import tarfile
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import pandas as pd
@@ -69,33 +69,27 @@ def _copy(source: Path, made: Path) -> None:
     # Cells as they are written, so that numbers keep their digits.
     tables = {name: pd.read_csv(source / name, dtype=str, keep_default_na=False) for name in names if "csv" in name}
     device = read_json(source / "device.json")
-    nodes = [device.get("node") or socket.gethostname()]
-    nodes += [node for table in tables.values() for node in table.get("node", ())]
+    nodes = [device.get("node") or socket.gethostname(), *tables["measurements.csv"]["node"]]
     machines = {node: f"machine {number}" for number, node in enumerate(filter(None, dict.fromkeys(nodes)), 1)}
+    public = functools.partial(_public, machines=machines)
     for name in names:
         if name in tables:
             table = tables[name].replace({"node": machines})
             table = table.assign(slurm_job="") if "slurm_job" in table else table
-            public = {each: [_public(cell, machines) for cell in table[each]] for each in table if each in TEXTS}
-            write_csv(table.assign(**public), made / name)
+            texts = {column: table[column].map(public) for column in table if column in TEXTS}
+            write_csv(table.assign(**texts), made / name)
         else:
             own = {"node": "machine 1", "slurm_job": None} if name == "device.json" else {}
-            write_json(_public(read_json(source / name), machines) | own, made / name)
+            write_json(check.map_texts(read_json(source / name), public) | own, made / name)
         shutil.copystat(source / name, made / name)  # its time says when it was measured
 
 
-def _public(data: Any, machines: Mapping[str, str]) -> Any:
-    """A text, or all of JSON, without names of machines, and with the last part of each path outside the clone."""
-    if isinstance(data, dict):
-        return {key: _public(value, machines) for key, value in data.items()}
-    if isinstance(data, list):
-        return [_public(value, machines) for value in data]
-    if not isinstance(data, str):
-        return data
+def _public(text: str, machines: Mapping[str, str]) -> str:
+    """A text without names of machines, and with the last part of each path outside the clone."""
     for name, machine in machines.items():
         if len(name) >= SHORTEST:
-            data = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", machine, data)
-    return check.PRIVATE.sub(lambda match: match[0].rpartition("/")[2].partition("@")[0], data.replace(f"{ROOT}/", ""))
+            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", machine, text)
+    return check.PRIVATE.sub(lambda match: match[0].rpartition("/")[2].partition("@")[0], text.replace(f"{ROOT}/", ""))
 
 
 def _pack(source: Path, folder: Path) -> None:
