@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import shtab
 
@@ -177,6 +178,20 @@ def _parser(words: Iterable[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"tilewise {project['version']}")
     shtab.add_argument_to(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    of_kernels = _add_commands_on_kernels(commands)
+    _add_commands_on_runs(commands)
+    recorded.add(commands)
+    grade.add(commands)
+    for option in dict.fromkeys(word.split("=")[0] for word in words if re.match(r"--[A-Za-z_]", word)):
+        for command in of_kernels:
+            with contextlib.suppress(argparse.ArgumentError):  # the command has an option of this name
+                name = PARAMETER + option.removeprefix("--")
+                command.add_argument(option, type=_value_of_parameter, dest=name, help=argparse.SUPPRESS)
+    return parser
+
+
+def _add_commands_on_kernels(commands: Any) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
+    """Add what examines one kernel to the subparsers; returns both commands."""
     epilog = (
         "Each parameter of the kernel is an option too: those of its entry in registry.yaml, or, without one, the "
         "integers of its template in lower case. For template <typename T, int TILE, int NTB> these are --tile 16 "
@@ -192,6 +207,20 @@ def _parser(words: Iterable[str]) -> argparse.ArgumentParser:
         "2 if it cannot run.",
         epilog=epilog,
     )
+    tracing.add_argument(
+        "--columns",
+        type=MATRICES,
+        default=(),
+        metavar="B",
+        help="those of A, B and C that lie in memory column after column, such as A,B,C (none)",
+    )
+    tracing.add_argument(
+        "--short-sums", action="store_true", help="it keeps sums of half or bfloat16 in that type, not in float"
+    )
+    cli.add_options(tracing, TOLERANCE)
+    cli.add_run_options(tracing)
+    add_options(tracing, (33, 35, 70))
+    tracing.set_defaults(run=trace, include=[INCLUDE])
     reading = commands.add_parser(
         "machine-code",
         allow_abbrev=False,
@@ -207,18 +236,13 @@ def _parser(words: Iterable[str]) -> argparse.ArgumentParser:
         metavar="X.Y",
         help="compute capability to compile for (9.0); a kernel that is not in the registry may want 9.0a",
     )
-    tracing.add_argument(
-        "--columns",
-        type=MATRICES,
-        default=(),
-        metavar="B",
-        help="those of A, B and C that lie in memory column after column, such as A,B,C (none)",
-    )
-    tracing.add_argument(
-        "--short-sums",
-        action="store_true",
-        help="it keeps sums of half or bfloat16 in that type, not in float",
-    )
+    add_options(reading, (4096, 4096, 4096))
+    reading.set_defaults(run=machine_code)
+    return tracing, reading
+
+
+def _add_commands_on_runs(commands: Any) -> None:
+    """Add what lists and writes the parts and the results of a study to the subparsers."""
     keeping = commands.add_parser(
         "tuned",
         help="show the choices of the tuner, and keep them in the registry",
@@ -227,12 +251,14 @@ def _parser(words: Iterable[str]) -> argparse.ArgumentParser:
     )
     keeping.add_argument("folder", type=Path, help="results of a machine, such as results/nvidia-h200")
     keeping.add_argument("--write", action="store_true", help="write them into kernels/tuned.yaml")
+    keeping.set_defaults(run=tuned)
     listing = commands.add_parser(
         "list",
         help="list the tasks, the kernels and the claims, with their titles",
         description="List the tasks of config/config.yaml, the kernels of the registry and the claims of the sources.",
     )
     listing.add_argument("kinds", nargs="*", metavar="KIND", type=KIND, help="tasks, kernels or claims (all)")
+    listing.set_defaults(run=list_study)
     showing = commands.add_parser(
         "status",
         help="show which tasks of a run are finished, and which points are not right",
@@ -240,6 +266,9 @@ def _parser(words: Iterable[str]) -> argparse.ArgumentParser:
     )
     showing.add_argument("folder", nargs="?", type=Path, default=Path("results"), help="folder of a run (results)")
     showing.add_argument("--junit", type=Path, metavar="FILE", help="write the points as a JUnit file, too")
+    showing.set_defaults(run=status)
+    for command in (listing, showing):
+        command.add_argument("--json", action="store_true", help="as JSON")
     setting = commands.add_parser(
         "assignment",
         help="write the assignment of source a as a page, with the answers or, to hand it out, without",
@@ -254,26 +283,6 @@ def _parser(words: Iterable[str]) -> argparse.ArgumentParser:
         help="(results/questions.html with --questions, else results/answers.html)",
     )
     setting.set_defaults(run=write_assignment)
-    for command in (listing, showing):
-        command.add_argument("--json", action="store_true", help="as JSON")
-    listing.set_defaults(run=list_study)
-    showing.set_defaults(run=status)
-    keeping.set_defaults(run=tuned)
-    recorded.add(commands)
-    grade.add(commands)
-    tracing.set_defaults(run=trace)
-    reading.set_defaults(run=machine_code)
-    cli.add_options(tracing, TOLERANCE)
-    cli.add_run_options(tracing)
-    tracing.set_defaults(include=[INCLUDE])
-    for command, shape in ((tracing, (33, 35, 70)), (reading, (4096, 4096, 4096))):
-        add_options(command, shape)
-    for option in dict.fromkeys(word.split("=")[0] for word in words if re.match(r"--[A-Za-z_]", word)):
-        for command in (tracing, reading):
-            with contextlib.suppress(argparse.ArgumentError):  # the command has an option of this name
-                name = PARAMETER + option.removeprefix("--")
-                command.add_argument(option, type=_value_of_parameter, dest=name, help=argparse.SUPPRESS)
-    return parser
 
 
 if __name__ == "__main__":

@@ -69,61 +69,74 @@ class Study:
         self.tunings = [task for task in config["tasks"] if self.method(task).on_request]
         self.tasks = [task for task in config["tasks"] if task not in self.tunings]
 
-        def at(place: str) -> str:
-            return f"{source(place)}: {place}"
-
-        taken = {*reserved, *rule_names(), *FOLDERS} & set(config["tasks"])
-        if taken:
-            place = f"tasks.{min(taken)}"
-            raise UserError(f"{at(place)}: the study has a rule, a table or a folder of that name; choose another")
-        self.gpus, self.remark = 1, ""
-        if config["platforms"] == "auto" and remote:
-            raise UserError(
-                "platforms: 'auto' is the machine that Snakemake runs on, but the jobs run on a cluster; "
-                "config/cluster.yaml names the cluster's platforms, and --configfile replaces it: give both, "
-                "as in --configfile config/cluster.yaml config/quick.yaml"
-            )
-        if config["platforms"] == "auto":
-            here = gpus.this_machine()
-            self.platforms = {here.name: {"backend": here.backend}}
-            if here.capability:
-                self.platforms[here.name]["capability"] = here.capability
-            self.gpus, self.remark = max(1, here.gpus), here.remark
-        else:
-            self.platforms = slurm.spread(config["platforms"])
-            if not remote and any(platform["backend"] == "gpu" for platform in self.platforms.values()):
-                self.gpus = max(1, gpus.this_machine().gpus)
-        for name in ("l1", "l2"):
-            level = config["trace"]["cache_lines"][name]
-            if level["bytes"] < level["ways"] * 64:
-                raise UserError(
-                    f"{at(f'trace.cache_lines.{name}')}: {level['bytes']} bytes do not hold a set of {level['ways']} "
-                    "lines of 64 B; give more bytes or fewer ways"
-                )
-        for name, platform in self.platforms.items():
-            if name in FOLDERS:
-                raise UserError(f"{at(f'platforms.{name}')}: results/ has a folder of that name; choose another")
-            if platform["backend"] == "emulator" and (ROOT / "report" / "recorded" / name).is_dir():
-                raise UserError(
-                    f"{at(f'platforms.{name}')}: a recorded run has that name; choose another for an emulator"
-                )
+        self._source = source
+        self.platforms, self.gpus, self.remark = self._find_platforms(remote)
+        self._refuse_names(reserved)
         self.points = functools.cache(self._points)
         self.profiled = 0
         if not checked:
+            self._check_cache_lines()
             for task in self.tasks:
-                self.method(task).check(self.points(task), self.kernels, at(f"tasks.{task}"))
+                self.method(task).check(self.points(task), self.kernels, self._at(f"tasks.{task}"))
             self.profiled = len(counters.cross_check_points(self.config, self.kernels))
             self.profiled += len(counters.full_size_points(config, self.kernels))
         self.tuned = {task: sweeps.tuned_kernels(config, self.kernels, task) for task in self.tunings}
         if not checked:
             named = {point.kernel for task in self.tasks for point in self.points(task)}
             sweeps.check_unswept(self.kernels, named.union(*self.tuned.values()))
+            self._refuse_second_tuning()
+
+    def _at(self, place: str) -> str:
+        """A place in the config as messages name it."""
+        return f"{self._source(place)}: {place}"
+
+    def _find_platforms(self, remote: bool) -> tuple[dict[str, dict[str, Any]], int, str]:
+        """The platforms of the config, the GPUs of this machine that measure, and a remark about others."""
+        named = self.config["platforms"]
+        if named == "auto" and remote:
+            raise UserError(
+                "platforms: 'auto' is the machine that Snakemake runs on, but the jobs run on a cluster; "
+                "config/cluster.yaml names the cluster's platforms, and --configfile replaces it: give both, "
+                "as in --configfile config/cluster.yaml config/quick.yaml"
+            )
+        if named == "auto":
+            here = gpus.this_machine()
+            capability = {"capability": here.capability} if here.capability else {}
+            return {here.name: {"backend": here.backend} | capability}, max(1, here.gpus), here.remark
+        platforms = slurm.spread(named)
+        on_gpu = not remote and any(platform["backend"] == "gpu" for platform in platforms.values())
+        return platforms, max(1, gpus.this_machine().gpus) if on_gpu else 1, ""
+
+    def _refuse_names(self, reserved: Sequence[str]) -> None:
+        """UserError for a task or a platform with a name that the study needs for something else."""
+        if taken := {*reserved, *rule_names(), *FOLDERS} & set(self.config["tasks"]):
+            place = self._at(f"tasks.{min(taken)}")
+            raise UserError(f"{place}: the study has a rule, a table or a folder of that name; choose another")
+        for name, platform in self.platforms.items():
+            place = self._at(f"platforms.{name}")
+            if name in FOLDERS:
+                raise UserError(f"{place}: results/ has a folder of that name; choose another")
+            if platform["backend"] == "emulator" and (ROOT / "report" / "recorded" / name).is_dir():
+                raise UserError(f"{place}: a recorded run has that name; choose another for an emulator")
+
+    def _check_cache_lines(self) -> None:
+        """UserError for a cache that is smaller than one of its sets."""
+        for name in ("l1", "l2"):
+            level = self.config["trace"]["cache_lines"][name]
+            if level["bytes"] < level["ways"] * 64:
+                raise UserError(
+                    f"{self._at(f'trace.cache_lines.{name}')}: {level['bytes']} bytes do not hold a set of "
+                    f"{level['ways']} lines of 64 B; give more bytes or fewer ways"
+                )
+
+    def _refuse_second_tuning(self) -> None:
+        """UserError for a kernel that two tasks tune."""
         for task, other in itertools.combinations(self.tunings, 2):
             twice = [name for name in self.tuned[task] if name in self.tuned[other]]
             if twice:
                 raise UserError(
-                    f"{at(f'tasks.{other}')}: {twice[0]} is tuned by {task} already, and has one table of variants; "
-                    "name it in one of the two"
+                    f"{self._at(f'tasks.{other}')}: {twice[0]} is tuned by {task} already, and has one table of "
+                    "variants; name it in one of the two"
                 )
 
     # ---- Tasks and their points -------------------------------------------------------------------------------------

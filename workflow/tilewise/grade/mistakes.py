@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kernelscope.expressions import split
@@ -20,84 +21,106 @@ def add(findings: dict[str, Any], name: str, line: int | None, words: str) -> No
         findings["mistakes"].append({"name": name, "line": line, "words": words})
 
 
+@dataclass(frozen=True)
+class Seen:
+    """The faults of a hand-in's kernel at all shapes, and those at the first, which its tiles divide evenly."""
+
+    hand_in: HandIn
+    call: Call
+    faults: Sequence[Fault]
+    even: Sequence[Fault]
+
+    def first(self, kind: FaultKind, pattern: str = "") -> Fault | None:
+        """The first fault of a kind whose text has a pattern."""
+        return next((f for f in self.faults if f.kind == kind and re.search(pattern, f.text)), None)
+
+    def has_even(self, kind: FaultKind, words: str = "") -> bool:
+        """Whether there is a fault of a kind with some words in its text at the even shape."""
+        return any(f.kind == kind and words in f.text for f in self.even)
+
+
+#: The name of a mistake, its line, and the words of the fault that it explains.
+Mistake = tuple[str, int | None, str]
+
+
 def add_faults(
     findings: dict[str, Any], hand_in: HandIn, call: Call, found: Mapping[tuple[int, ...], list[Fault]]
 ) -> None:
-    """Add the mistakes that explain the faults of all shapes."""
-    lines = hand_in.text.split("\n")
-    threads = math.prod(call.block)
-    even = next(iter(found.values()))
+    """Add the mistakes that explain the faults of all shapes: those of the first rule that finds any."""
     everything = [fault for faults in found.values() for fault in faults]
-    kinds = {fault.kind for fault in everything}
-
-    def first(kind: FaultKind, pattern: str = "") -> Fault | None:
-        return next((f for f in everything if f.kind == kind and re.search(pattern, f.text)), None)
-
-    if fault := first(FaultKind.STOPPED):
-        add(findings, "hangs", fault.line, fault.text)
-        return
-    if fault := first(FaultKind.ENDED):
-        before = "\n".join(lines[start_of(hand_in) - 1 : fault.line])
-        name = "early_return" if re.search(r"\breturn\b", before) else "barrier_in_condition"
-        add(findings, name, fault.line, fault.text)
-        return
-    if fault := first(FaultKind.DIVERGENCE):
-        add(findings, "barrier_in_condition", fault.line, fault.text)
-        return
-    unwritten = first(FaultKind.UNINITIALISED, r"no thread of the block")
-    is_larger = any(tile * tile > threads for tile in tiles_of(hand_in)[:1])
-    if unwritten and is_larger and any(f.kind == FaultKind.UNINITIALISED and "of the block" in f.text for f in even):
-        add(findings, "shared_larger_than_block", unwritten.line, unwritten.text)
-        return
-    races = [f for f in everything if f.kind == FaultKind.RACE and "shared memory" in f.text]
-    for fault in races:
-        for name in _barriers(fault, lines):
-            add(findings, name, fault.line, fault.text)
-    if races:
-        return
-    if fault := first(FaultKind.UNINITIALISED, r" reads C\["):
-        add(findings, "uninitialised_sum", fault.line, fault.text)
-        if race := next((f for f in even if f.kind == FaultKind.RACE), None):
-            add(findings, "race", race.line, race.text)
-        return
-    sum_line = _unset_sum(hand_in)
-    if kinds & {FaultKind.INCORRECT, FaultKind.ORDER} and sum_line and even:
-        add(findings, "uninitialised_sum", sum_line, "")
-        return
-    guarded = _loads_are_guarded(hand_in)
-    if unwritten:
-        add(findings, "zero_fill", unwritten.line, unwritten.text)
-        if not first(FaultKind.OUT_OF_BOUNDS):
+    seen = Seen(hand_in, call, everything, next(iter(found.values())))
+    for rule in (_of_ends, _of_large_tiles, _of_barriers, _of_sums, _of_edges, _of_results):
+        if mistakes := list(rule(seen)):
+            for each in mistakes:
+                add(findings, *each)
             return
-    if fault := first(FaultKind.OUT_OF_BOUNDS):
-        add(
-            findings,
-            "edge_not_tested" if not even or fault.line else "other_fault",
-            fault.line,
-            fault.text,
-        )
-        return
-    if fault := first(FaultKind.RACE):
-        add(
-            findings,
-            "race" if any(f.kind == FaultKind.RACE for f in even) else "edge_not_tested",
-            fault.line,
-            fault.text,
-        )
-        return
-    if fault := first(FaultKind.INCORRECT):
-        dividing = _divides_tiles(hand_in)
-        if not even and dividing:
-            add(findings, "tiles_division", dividing, fault.text)
-        elif not even and "__shared__" in hand_in.body:
-            add(findings, "zero_fill" if guarded else "edge_not_tested", _store_line(hand_in), fault.text)
-        elif "nothing has written" in fault.text and not even:
-            add(findings, "not_written", fault.line, fault.text)
-        else:
-            add(findings, "wrong_product", fault.line, fault.text)
-        return
     for fault in everything:
         add(findings, "other_fault", fault.line, f"{fault.kind.words}: {fault.text}")
+
+
+def _of_ends(seen: Seen) -> Iterator[Mistake]:
+    """Threads that wait for ever, and barriers that not all threads reach."""
+    if fault := seen.first(FaultKind.STOPPED):
+        yield "hangs", fault.line, fault.text
+    elif fault := seen.first(FaultKind.ENDED):
+        before = "\n".join(seen.hand_in.text.split("\n")[start_of(seen.hand_in) - 1 : fault.line])
+        name = "early_return" if re.search(r"\breturn\b", before) else "barrier_in_condition"
+        yield name, fault.line, fault.text
+    elif fault := seen.first(FaultKind.DIVERGENCE):
+        yield "barrier_in_condition", fault.line, fault.text
+
+
+def _of_large_tiles(seen: Seen) -> Iterator[Mistake]:
+    """A tile with more elements than the block has threads."""
+    unwritten = seen.first(FaultKind.UNINITIALISED, r"no thread of the block")
+    is_larger = any(tile * tile > math.prod(seen.call.block) for tile in tiles_of(seen.hand_in)[:1])
+    if unwritten and is_larger and seen.has_even(FaultKind.UNINITIALISED, "of the block"):
+        yield "shared_larger_than_block", unwritten.line, unwritten.text
+
+
+def _of_barriers(seen: Seen) -> Iterator[Mistake]:
+    """Races in shared memory."""
+    lines = seen.hand_in.text.split("\n")
+    for fault in seen.faults:
+        if fault.kind == FaultKind.RACE and "shared memory" in fault.text:
+            yield from ((name, fault.line, fault.text) for name in _barriers(fault, lines))
+
+
+def _of_sums(seen: Seen) -> Iterator[Mistake]:
+    """Sums without a first value, in C or in a variable."""
+    if fault := seen.first(FaultKind.UNINITIALISED, r" reads C\["):
+        yield "uninitialised_sum", fault.line, fault.text
+        if race := next((f for f in seen.even if f.kind == FaultKind.RACE), None):
+            yield "race", race.line, race.text
+        return
+    wrong = seen.first(FaultKind.INCORRECT) or seen.first(FaultKind.ORDER)
+    if wrong and seen.even and (line := _unset_sum(seen.hand_in)):
+        yield "uninitialised_sum", line, ""
+
+
+def _of_edges(seen: Seen) -> Iterator[Mistake]:
+    """Tiles that reach beyond a matrix."""
+    if fault := seen.first(FaultKind.UNINITIALISED, r"no thread of the block"):
+        yield "zero_fill", fault.line, fault.text
+    if fault := seen.first(FaultKind.OUT_OF_BOUNDS):
+        yield "edge_not_tested" if not seen.even or fault.line else "other_fault", fault.line, fault.text
+
+
+def _of_results(seen: Seen) -> Iterator[Mistake]:
+    """Races outside shared memory, and wrong products."""
+    if fault := seen.first(FaultKind.RACE):
+        yield "race" if seen.has_even(FaultKind.RACE) else "edge_not_tested", fault.line, fault.text
+    elif fault := seen.first(FaultKind.INCORRECT):
+        dividing = _divides_tiles(seen.hand_in)
+        if not seen.even and dividing:
+            yield "tiles_division", dividing, fault.text
+        elif not seen.even and "__shared__" in seen.hand_in.body:
+            name = "zero_fill" if _loads_are_guarded(seen.hand_in) else "edge_not_tested"
+            yield name, _store_line(seen.hand_in), fault.text
+        elif not seen.even and "nothing has written" in fault.text:
+            yield "not_written", fault.line, fault.text
+        else:
+            yield "wrong_product", fault.line, fault.text
 
 
 def start_of(hand_in: HandIn) -> int:
