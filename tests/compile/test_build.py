@@ -52,17 +52,23 @@ def test_every_kernel_compiles(kernel, capability):
         assert entry["spill_bytes"] == 0
 
 
-@pytest.mark.parametrize("capability", ["8.0", "9.0"])
+@pytest.fixture(scope="module")
+def first_points(config, kernels):
+    """The first point in the config of each kernel."""
+    sweeps = [task for task, entry in config["tasks"].items() if entry.get("method", "sweep") in ("sweep", "batches")]
+    points = [at for task in sweeps for at in expand(config, kernels, task, reading=Reading(batches=True))]
+    return {at.kernel: at for at in reversed(points)}
+
+
+@pytest.mark.parametrize("capability", [pytest.param("8.0", marks=pytest.mark.slow), "9.0"])
 @pytest.mark.parametrize("kernel", RUNGS, ids=lambda kernel: kernel.name)
-def test_every_rung_compiles_as_it_is_tuned(kernel, capability, config, kernels, tmp_path):
+def test_every_rung_compiles_as_it_is_tuned(kernel, capability, first_points, tmp_path):
     """All launches of its first point in the config, without spills, and of a ragged shape; or not at all if the GPU
     cannot run it.
 
     The choices are the H200's: where they fill the registers, ptxas may spill a word or two for another GPU.
     """
-    sweeps = [task for task, entry in config["tasks"].items() if entry.get("method", "sweep") in ("sweep", "batches")]
-    points = (at for task in sweeps for at in expand(config, kernels, task, reading=Reading(batches=True)))
-    at = next(at for at in points if at.kernel == kernel.name)
+    at = first_points[kernel.name]
     ragged = dataclasses.replace(at, n=33, p=35, m=70)
     device = Device.from_capability(capability)
     tuned = kernel.plan(at).instances

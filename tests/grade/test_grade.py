@@ -98,6 +98,7 @@ def test_the_index_down_a_column_misses_the_measure_in_the_teachers_words(tmp_pa
     assert (rows["down"]["mistakes"], rows["down"]["hint"][:7]) == ("column_index", "Spalte!")
 
 
+@pytest.mark.slow
 def test_harmful_hand_ins_fail_alone(tmp_path: Path, task: Path) -> None:
     hand_ins = tmp_path / "in"
     (hand_ins / "nothing").mkdir(parents=True)
