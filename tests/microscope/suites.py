@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelscope import build, trace
-from kernelscope.calls import Call, Library
+from kernelscope import Call, build, trace
+from kernelscope.calls import Library
 from kernelscope.emulator import LaunchError
 from kernelscope.fault_kinds import FaultKind
 from kernelscope.syntax import parse
@@ -98,7 +98,7 @@ def traced(case: Case, library: Library, one: Run) -> Outcome:
     """Trace one run and compare it with the label."""
     try:
         given = one.given(library) if callable(one.given) else one.given
-        report = trace(library, one.calls, arguments=given, variables=one.variables)
+        report = trace(library, one.calls, given, variables=one.variables)
     except (UserError, LaunchError) as error:
         return refused(case, one, error)
     faults = [fault for fault in report.faults if not fault.is_remark]

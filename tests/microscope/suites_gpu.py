@@ -60,7 +60,7 @@ def of_run(library: Library, one: Run, architecture: str) -> tuple:
     """A run as launched.py takes it: arrays, variables and launches, each with a cubin. Raises UserError."""
     values = one.given(library) if callable(one.given) else one.given
     tracer = Tracer(library.path, library.source)
-    program = program_of(library, tracer, one.calls, values, one.variables, {}, 0, Path())
+    program = program_of(library, tracer, one.calls, library.read(values), library.read(one.variables), {}, 0)
     arrays = {
         each.name: (
             each.bytes,

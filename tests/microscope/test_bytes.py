@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernelscope import build, trace
+from kernelscope import Call, build, trace
 from kernelscope.errors import UserError
 from tilewise.study.sources import INCLUDE
 
@@ -45,14 +45,14 @@ def product(arrays, add=True):
 @pytest.mark.parametrize("types", PAIRS, ids=" x ".join)
 def test_mma_sync_is_numpys_product(library, types, kind):
     arrays = operands(16, 8, types, kind=kind)
-    report = trace(library, f"mma<{', '.join(types)}>", 1, 32, arrays, expect={"C": product(arrays)})
+    report = trace(library, Call(f"mma<{', '.join(types)}>", 1, 32), arrays, expect={"C": product(arrays)})
     assert report.ok, report.faults
 
 
 def test_mma_sync_of_sixteen_of_k_is_numpys_product(library):
     arrays = operands(16, 8, depth=16)
     expected = {"C": product(arrays, add=False)}
-    assert trace(library, "mma_of_half_the_depth", 1, 32, arrays, expect=expected).ok
+    assert trace(library, Call("mma_of_half_the_depth", 1, 32), arrays, expect=expected).ok
 
 
 @pytest.mark.parametrize("add", [True, False])
@@ -60,15 +60,15 @@ def test_mma_sync_of_sixteen_of_k_is_numpys_product(library):
 @pytest.mark.parametrize("types", PAIRS, ids=" x ".join)
 def test_wgmma_is_numpys_product(library, types, kind, add):
     arrays = operands(64, 16, types, kind=kind)
-    expected = {"C": product(arrays, add)}
-    report = trace(library, f"wgmma<{', '.join(types)}, {ALL}>", 1, 128, arrays | {"add": int(add)}, expect=expected)
+    call = Call(f"wgmma<{', '.join(types)}, {ALL}>", 1, 128)
+    report = trace(library, call, arrays | {"add": int(add)}, expect={"C": product(arrays, add)})
     assert report.ok, report.faults
 
 
 def test_wgmma_takes_rows_from_registers(library):
     arrays = operands(64, 16)
     expected = {"C": product(arrays, add=False)}
-    report = trace(library, "wgmma_of_registers", 1, 128, arrays, expect=expected)
+    report = trace(library, Call("wgmma_of_registers", 1, 128), arrays, expect=expected)
     assert report.ok, report.faults
 
 
@@ -82,13 +82,13 @@ def test_wgmma_takes_rows_from_registers(library):
 )
 def test_wgmma_without_a_fence_or_a_wait_is_found(library, step, words):
     arrays = operands(64, 16, ("signed char", "unsigned char")) | {"add": 1}
-    report = trace(library, f"wgmma<signed char, unsigned char, {ALL - step}>", 1, 128, arrays)
+    report = trace(library, Call(f"wgmma<signed char, unsigned char, {ALL - step}>", 1, 128), arrays)
     assert [fault.kind for fault in report.faults] == ["asynchrony"]
     assert words in str(report.faults[0]) and FILE.name in str(report.faults[0])
 
 
 def test_mma_sync_without_some_lanes_is_found(library):
-    report = trace(library, "mma_without_some_lanes", 1, 32, operands(16, 8))
+    report = trace(library, Call("mma_without_some_lanes", 1, 32), operands(16, 8))
     words = "thread (0, 0) waits here for lane 31 of its warp, but thread (31, 0) waits at line 47 in another call"
     assert {fault.kind for fault in report.faults} >= {"divergence"}, report.faults
     assert [fault.line for fault in report.faults if words in fault.text] == [26], report.faults
@@ -97,10 +97,10 @@ def test_mma_sync_without_some_lanes_is_found(library):
 @pytest.mark.parametrize("waits", [True, False])
 def test_mma_sync_of_what_others_copy_needs_a_barrier(library, waits):
     arrays = operands(16, 8)
-    report = trace(library, f"mma_of_what_others_copy<{str(waits).lower()}>", 1, 64, arrays)
+    report = trace(library, Call(f"mma_of_what_others_copy<{str(waits).lower()}>", 1, 64), arrays)
     assert {fault.kind for fault in report.faults} == (set() if waits else {"race"}), report.faults
     expected = {"C": product(arrays)}
-    assert not waits or trace(library, "mma_of_what_others_copy<true>", 1, 64, arrays, expect=expected).ok
+    assert not waits or trace(library, Call("mma_of_what_others_copy<true>", 1, 64), arrays, expect=expected).ok
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,6 @@ def test_what_no_unit_has_is_refused(tmp_path, old, new):
     path = tmp_path / "other.cu"
     path.write_text(text.replace(old, new))
     name = "mma<signed char, signed char>" if "m16" in old else f"wgmma<signed char, signed char, {ALL}>"
+    given = operands(64, 16) | ({} if "m16" in old else {"add": 1})
     with pytest.raises(UserError, match="mma"):
-        trace(
-            build(path, name, includes=[INCLUDE]), name, 1, 128, operands(64, 16) | ({} if "m16" in old else {"add": 1})
-        )
+        trace(build(path, name, includes=[INCLUDE]), Call(name, 1, 128), given)

@@ -373,7 +373,7 @@ def test_a_thread_that_ends_does_not_arrive_at_the_grid_s_barrier(tmp_path, who)
     """
     path = Path(tmp_path, "grid.cu")
     path.write_text(text)
-    report = calls.trace(path, "f", 2, 32, {"c": "int[64]"}, cooperative=True)
+    report = calls.trace(path, calls.Call("f", 2, 32, cooperative=True), {"c": "int[64]"})
     assert [fault.kind for fault in report.faults] == ["deadlock"], report.faults
     assert "the grid's barrier, at which 32 of 64 threads have arrived" in str(report.faults[0])
 
@@ -392,7 +392,7 @@ def test_an_atomic_operation_does_not_hide_the_plain_write_before_it(tmp_path, m
     }}
     """
     )
-    report = calls.trace(path, "f", 4, 32, {"counter": "int[1]:zero"}, cooperative=True)
+    report = calls.trace(path, calls.Call("f", 4, 32, cooperative=True), {"counter": "int[1]:zero"})
     assert {fault.kind for fault in report.faults} == (set() if "grid" in meet else {"race"}), report.faults
     assert "grid" in meet or 6 in [fault.line for fault in report.faults], "only the counter's writer comes first"
 
@@ -402,9 +402,9 @@ def test_a_volatile_store_reads_nothing(tmp_path):
     path.write_text(
         "__global__ void f(volatile int* c, int* d) { c[threadIdx.x] = 1; atomicExch(d + threadIdx.x, 1); }"
     )
-    report = calls.trace(path, "f", 1, 32, {"c": "int[32]", "d": "int[32]:zero"})
+    report = calls.trace(path, calls.Call("f", 1, 32), {"c": "int[32]", "d": "int[32]:zero"})
     assert report.ok, report.faults
-    report = calls.trace(path, "f", 1, 32, {"c": "int[32]", "d": "int[32]"})
+    report = calls.trace(path, calls.Call("f", 1, 32), {"c": "int[32]", "d": "int[32]"})
     assert [fault.kind for fault in report.faults] == ["uninitialised"], report.faults
 
 

@@ -5,7 +5,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from kernelscope import build, trace
+from kernelscope import Call, build, trace
 from tilewise import ROOT
 
 SOURCE = r"""
@@ -133,7 +133,7 @@ def test_tiles_of_several_warps(size, tmp_path):
     name, x = f"collectives<{size}>", np.random.default_rng(size).integers(0, 100, 1024, np.int32)
     _, out, sums = on_gpu(TILES, name, 1024, tmp_path)(x, np.zeros(8192, np.int32), np.zeros(1024))
     given = {"in": x, "out": "int[8192]", "sums": "double[1024]"}
-    report = trace(build(TILES, name), name, 1, 1024, given, expect={"out": out, "sums": sums})
+    report = trace(build(TILES, name), Call(name, 1, 1024), given, expect={"out": out, "sums": sums})
     assert report.ok, str(report)
 
 
@@ -149,7 +149,7 @@ def test_sums_of_fp8(how, tmp_path):
         for _ in range(20):
             A, B, C = operands(how, rows, kinds, rng)
             given = {"rows": A.view("u1").ravel(), "columns": B.view("u1").ravel(), "C": C.ravel()}
-            report = trace(library, name, 1, 2 * rows, given)
+            report = trace(library, Call(name, 1, 2 * rows), given)
             assert report.ok, str(report)
             found = launched(*given.values())[2].reshape(C.shape)
             emulated = report.arrays["C"].reshape(C.shape)

@@ -121,7 +121,7 @@ def expect(functions, name, result, wanted, **arrays):
     count = np.asarray(next(iter(arrays.values()))).shape[-1]
     grid = -(-count // 64)
     arguments = arrays | {result: np.zeros_like(wanted), "count": count}
-    report = kernelscope.trace(functions, name, grid, 64, arguments, expect={result: wanted})
+    report = kernelscope.trace(functions, kernelscope.Call(name, grid, 64), arguments, expect={result: wanted})
     assert report.ok, report.faults
 
 
@@ -138,7 +138,7 @@ def test_the_kernel_splits_as_pythons_integers_do(functions, count, seed):
     found = residues.whole(x[:, None], e)[:, 0]
     assert max(abs(number) for number in found) <= 2**most
     arrays = {"x": x, "e": e, "r": np.zeros((count, size), np.int8), "count": size}
-    report = kernelscope.trace(functions, f"split<{count}>", -(-size // 64), 64, arrays)
+    report = kernelscope.trace(functions, kernelscope.Call(f"split<{count}>", -(-size // 64), 64), arrays)
     assert report.ok, report.faults
     for rest, p in zip(report.arrays["r"].astype(int), MODULI):
         wanted = residues.residues(found, p).astype(int)

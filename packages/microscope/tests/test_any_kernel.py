@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernelscope import Report, build, trace
-from kernelscope.calls import Call
+from kernelscope import Call, Report, build, trace
 from kernelscope.cli import main
 from kernelscope.compile import missing_checks
 from kernelscope.errors import UserError
@@ -27,16 +26,16 @@ SUMS = {"data": X, "partial": "float[4]", "n": 1000}
 HISTOGRAM = {"data": BYTES, "bins": "uint[256]:zero", "n": 3000}
 STENCIL = {"in": X, "out": "float[1000]:zero", "n": 1000}
 SCAN = {"in": X[:200], "out": "float[200]", "n": 200}
-WEIGHTS = {"variables": {"weights": np.float32([0.25, 0.5, 0.25])}}
+WEIGHTS = {"weights": np.float32([0.25, 0.5, 0.25])}
 
 SCALING = np.dtype([("first", "i4"), ("by", "f8")], align=True)
 
-#: Function, grid, block, arguments and other arguments of `trace`; what is expected at the end; no fault is there.
+#: Function, grid, block, arguments and other fields of the Call; what is expected at the end; no fault is there.
 CLEAN = {
     "saxpy": (4, 256, SAXPY, {}, {"y": 2 * X + Y}),
     "sums": (4, 256, SUMS, {"shared": 1024}, {"partial": np.pad(X, (0, 24)).reshape(4, 256).sum(axis=1)}),
     "histogram": (3, 128, HISTOGRAM, {}, {"bins": np.bincount(BYTES, minlength=256).astype(np.uint32)}),
-    "stencil": (4, 256, STENCIL, WEIGHTS, {"out": np.pad(np.convolve(X, [0.25, 0.5, 0.25], "valid"), 1).astype("f4")}),
+    "stencil": (4, 256, STENCIL, {}, {"out": np.pad(np.convolve(X, [0.25, 0.5, 0.25], "valid"), 1).astype("f4")}),
     "scan<float>": (1, 256, SCAN, {}, {"out": np.cumsum(X[:200])}),
     "scan<int>": (
         1,
@@ -106,7 +105,7 @@ FAULTY = {
     "sums_race": (4, 256, SUMS, {"shared": 1024}),
     "histogram_race": (3, 128, HISTOGRAM, {}),
     "histogram_uninitialised": (3, 128, HISTOGRAM, {}),
-    "stencil_out_of_bounds": (4, 256, STENCIL, WEIGHTS),
+    "stencil_out_of_bounds": (4, 256, STENCIL, {}),
     "scan_ended<float>": (1, 256, SCAN, {}),
 }
 
@@ -116,10 +115,17 @@ def library():
     return build(FILE, *CLEAN, *FAULTY, "writes_its_input")
 
 
+def run(library, name, case, **expected):
+    """The Report of a case of CLEAN or FAULTY."""
+    grid, block, arguments, others, *_ = case
+    variables = WEIGHTS if name.startswith("stencil") else None
+    return trace(library, Call(name, grid, block, **others), arguments, variables=variables, **expected)
+
+
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name, library):
-    grid, block, arguments, others, expect = CLEAN[name]
-    report = trace(library, name, grid, block, arguments, **others, expect=expect, tolerance=1e-5)
+    expect = CLEAN[name][-1]
+    report = run(library, name, CLEAN[name], expect=expect, tolerance=1e-5)
     assert report.ok and not report.faults, str(report)
     for array, right in expect.items():
         if not callable(right):
@@ -128,12 +134,11 @@ def test_clean(name, library):
 
 @pytest.mark.parametrize("name", [name for name, case in CLEAN.items() if case[4]])
 def test_what_is_not_as_expected_is_a_wrong_result(name, library):
-    grid, block, arguments, others, expect = CLEAN[name]
-    array = next(iter(expect))
-    right = np.array(trace(library, name, grid, block, arguments, **others).arrays[array])
+    array = next(iter(CLEAN[name][-1]))
+    right = np.array(run(library, name, CLEAN[name]).arrays[array])
     at = tuple(size // 2 for size in right.shape)
     right[at] += 1
-    report = trace(library, name, grid, block, arguments, **others, expect={array: right}, tolerance=1e-5)
+    report = run(library, name, CLEAN[name], expect={array: right}, tolerance=1e-5)
     [fault] = report.faults
     place = f"{array}[{', '.join(map(str, at))}]"
     assert (
@@ -144,8 +149,7 @@ def test_what_is_not_as_expected_is_a_wrong_result(name, library):
 
 @pytest.mark.parametrize("name", FAULTY)
 def test_faulty(name, library):
-    grid, block, arguments, others = FAULTY[name]
-    report = trace(library, name, grid, block, arguments, **others)
+    report = run(library, name, FAULTY[name])
     plain = name.split("<")[0]
     begin = next(k for k, line in enumerate(LINES) if f" {plain}(" in line)
     wanted = next(k for k, line in enumerate(LINES[begin:], begin + 1) if "// FAULT" in line)
@@ -159,7 +163,8 @@ def test_faulty(name, library):
 
 
 def test_traffic_of_a_launch_is_counted(library):
-    report = trace(library, "saxpy", 32, 128, {"n": 4096, "a": 1.0, "x": "float[4096]:zero", "y": "float[4096]:zero"})
+    given = {"n": 4096, "a": 1.0, "x": "float[4096]:zero", "y": "float[4096]:zero"}
+    report = trace(library, Call("saxpy", 32, 128), given)
     assert report.traffic["global_load_requests"] == 2 * 128 and report.traffic["global_load_sectors"] == 2 * 512
     assert report.traffic["global_store_requests"] == 128 and "flop_per_byte" not in report.traffic
     assert str(report).splitlines()[0] == "saxpy<<<32, 128>>>" and "FLOP" not in str(report)
@@ -171,17 +176,17 @@ def test_launches_in_order_read_what_an_earlier_one_wrote(library):
         Call("sums", 1, 4, ["partial", "sum", "few"], shared=16),
     ]
     arguments = SUMS | {"few": 4, "sum": "float[1]"}
-    report = trace(library, calls, arguments=arguments, expect={"sum": X.sum(keepdims=True)}, tolerance=1e-5)
+    report = trace(library, calls, arguments, expect={"sum": X.sum(keepdims=True)}, tolerance=1e-5)
     assert report.ok, str(report)
-    report = trace(library, calls[::-1], arguments=arguments)
+    report = trace(library, calls[::-1], arguments)
     assert [fault.kind for fault in report.faults] == ["uninitialised"] and "partial[0]" in report.faults[0].text
 
 
 def test_an_array_that_is_const_stays_as_it_is(library):
     for value in ("const float[4]:ramp", np.broadcast_to(np.float32(1), 4)):  # of NumPy: one that is read-only
-        report = trace(library, "writes_its_input", 1, 4, {"data": value})
+        report = trace(library, Call("writes_its_input", 1, 4), {"data": value})
         assert not report.ok and "data is const, but data[0] was" in report.faults[0].text
-    assert trace(library, "writes_its_input", 1, 4, {"data": "float[4]:ramp"}).ok
+    assert trace(library, Call("writes_its_input", 1, 4), {"data": "float[4]:ramp"}).ok
 
 
 def test_a_constant_is_set_before_wherever_it_is_declared(tmp_path):
@@ -196,13 +201,13 @@ __global__ void mine(float* y) { y[threadIdx.x] = w[threadIdx.x % 3] + k + deep:
         ({"k": "int:5"}, [7, 7, 7, 7]),
         ({"deep::f": np.float32([0, 4])}, [4, 4, 4, 4]),
     ):
-        report = trace(tmp_path / "mine.cu", "mine", 1, 4, {"y": "float[4]"}, variables=variables)
+        report = trace(tmp_path / "mine.cu", Call("mine", 1, 4), {"y": "float[4]"}, variables=variables)
         assert report.ok and report.arrays["y"].tolist() == right
 
 
 def test_random_is_the_same_again_and_not_twice_the_same(library):
     arguments = {"n": 1000, "a": 0, "x": "float[1000]:random", "y": "float[1000]:random"}
-    one, two = (trace(library, "saxpy", 4, 256, arguments).arrays for _ in range(2))
+    one, two = (trace(library, Call("saxpy", 4, 256), arguments).arrays for _ in range(2))
     assert (one["x"] == two["x"]).all() and not (one["x"] == one["y"]).any()
 
 
@@ -324,11 +329,13 @@ def test_bad_python_is_an_error_with_the_remedy(library):
         (np.array([None]), "of type object; give numbers"),
     ):
         with pytest.raises(UserError, match=words):
-            trace(library, "writes_its_input", 1, 4, {"data": value})
+            trace(library, Call("writes_its_input", 1, 4), {"data": value})
     with pytest.raises(UserError, match="the variable weights has 12 B, and is given 16 B"):
-        trace(library, "stencil", 4, 256, STENCIL, variables={"weights": "float[4]:ramp"})
-    with pytest.raises(UserError, match="'nowhere' was not built; build"):
-        trace(library, "nowhere", 1, 4)
+        trace(library, Call("stencil", 4, 256), STENCIL, variables={"weights": "float[4]:ramp"})
+    with pytest.raises(UserError, match="'nowhere' was not built; name one of"):
+        trace(library, Call("nowhere", 1, 4))
+    with pytest.raises(UserError, match="several functions were built; name one of saxpy, sums, "):
+        trace(library, Call(None, 1, 4))
 
 
 def test_five_lines_of_python_and_the_commands_of_the_docs_run(tmp_path, monkeypatch, capsys):

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from kernelscope import build, trace
+from kernelscope import Call, build, trace
 
 FILE = Path(__file__).with_name("fp8.cu")
 SHORT, WIDE = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
@@ -37,7 +37,7 @@ def test_conversions_to_8_bits(library):
     x = np.concatenate([exact, middles, np.nextafter(middles, np.float32(1e9)), edges, -edges]).astype(np.float32)
     x = np.concatenate([x, RNG.standard_normal(500).astype(np.float32) * 2.0 ** RNG.integers(-18, 17, 500)], dtype="f4")
     codes = {name: f"uchar[{len(x)}]" for name in ("short_", "wide")} | {"open": f"uchar[{2 * len(x)}]", "n": len(x)}
-    found = trace(library, "narrowed", -(-len(x) // 128), 128, {"x": x} | codes)
+    found = trace(library, Call("narrowed", -(-len(x) // 128), 128), {"x": x} | codes)
     assert found.ok, str(found)
     rounded = [x.astype(dtype).view(np.uint8) for dtype in (SHORT, WIDE)]
     largest = [x.clip(-most, most).astype(dtype).view(np.uint8) for dtype, most in ((SHORT, 448), (WIDE, 57344))]
@@ -51,7 +51,7 @@ def test_conversions_to_8_bits(library):
 
 def test_conversions_from_8_bits(library):
     given = {"short_": CODES, "wide": CODES, "out": "float[256]", "fours": "float[256]"}
-    found = trace(library, "widened", 1, 256, given)
+    found = trace(library, Call("widened", 1, 256), given)
     assert found.ok, str(found)
     assert np.array_equal(found.arrays["out"], CODES.view(SHORT).astype(np.float32), equal_nan=True)
     assert np.array_equal(found.arrays["fours"], CODES.view(WIDE).astype(np.float32), equal_nan=True)
@@ -59,7 +59,7 @@ def test_conversions_from_8_bits(library):
 
 def test_pairs_by_ptx_are_those_of_the_header(library):
     x = RNG.standard_normal(64).astype(np.float32) * 100
-    found = trace(library, "pairs", 1, 32, {"x": x, "out": "ushort[64]", "back": "half[128]"})
+    found = trace(library, Call("pairs", 1, 32), {"x": x, "out": "ushort[64]", "back": "half[128]"})
     two, back = found.arrays["out"].reshape(32, 2), found.arrays["back"].reshape(32, 2, 2)
     assert found.ok and np.array_equal(two[:, 0], two[:, 1]) and np.array_equal(back[:, 0], back[:, 1]), str(found)
     assert np.array_equal(two[:, 0].copy().view(SHORT).astype(np.float32), back[:, 0].ravel().astype(np.float32))
@@ -68,7 +68,7 @@ def test_pairs_by_ptx_are_those_of_the_header(library):
 def test_an_array_of_fp8_is_an_argument(library):
     right = CODES.view(SHORT)[:64].astype(np.float32)
     given = {"x": right, "short_": "e4m3[64]", "wide": "__nv_fp8_e5m2[64]", "open": "uchar[128]", "n": 64}
-    found = trace(library, "narrowed", 1, 64, given, expect={"short_": right.astype(SHORT)}, tolerance=1e-9)
+    found = trace(library, Call("narrowed", 1, 64), given, expect={"short_": right.astype(SHORT)}, tolerance=1e-9)
     assert found.ok and found.arrays["short_"].dtype == SHORT, str(found)
 
 
@@ -105,14 +105,14 @@ def test_mma(library, kind):
     lower = np.arange(32) % 4 < 2
     first = products(A[:, lower], B[:, lower], np.zeros_like(C), 25, 23).reshape(C.shape)
     right = C + products(A[:, ~lower], B[:, ~lower], first, 25, 23).reshape(C.shape)
-    found = trace(library, f"mma<{kind}>", 1, 32, given, expect={"C": right.ravel()})
+    found = trace(library, Call(f"mma<{kind}>", 1, 32), given, expect={"C": right.ravel()})
     assert found.ok, str(found)
 
 
 @pytest.mark.parametrize("kind", range(3))
 def test_wgmma(library, kind):
     A, B, C, given = operands(64, KINDS[kind])
-    found = trace(library, f"wgmma<{kind}, true>", 1, 128, given, expect={"C": products(A, B, C, 13, 13)})
+    found = trace(library, Call(f"wgmma<{kind}, true>", 1, 128), given, expect={"C": products(A, B, C, 13, 13)})
     assert found.ok, str(found)
 
 
@@ -120,6 +120,6 @@ def test_wgmma(library, kind):
 def test_faults(library, name):
     kind, words = ("asynchrony", "no wait") if "wgmma" in name else ("race", "race")
     given = operands(64, KINDS[0])[3] if "wgmma" in name else {"x": "float[128]:random", "short_": "uchar[64]"}
-    found = trace(library, name, 1, 128, given)
+    found = trace(library, Call(name, 1, 128), given)
     line = next(k for k, line in enumerate(FILE.read_text().splitlines(), 1) if line.endswith(f"FAULT: {words}"))
     assert [(fault.kind, fault.line) for fault in found.faults] == [(kind, line)], str(found)

@@ -13,7 +13,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from kernelscope import build, trace
+from kernelscope import Call, build, trace
 from kernelscope.cli import main
 from kernelscope.formats import FORMATS
 
@@ -63,7 +63,7 @@ def test_kind(name, parameters, library):
     kind, words = next((KINDS[word] for word in KINDS if word in name), ("race", "that update is lost"))
     blocks = 1 if kind == "uninitialised" else 2
     threads = 384 if "setmaxnreg" in name else 128 if "wgmma" in name else 40 if "ticket" in name else 64
-    report = trace(library, name, blocks, threads, {each: GIVEN[each] for each in names}, limit=60)
+    report = trace(library, Call(name, blocks, threads), {each: GIVEN[each] for each in names}, limit=60)
     if not name.endswith("_faulty"):
         assert not report.faults, str(report)
         return
@@ -78,30 +78,30 @@ def test_the_least_integer_divided_by_minus_one_wraps_around(library):
     least, wide = -(2**31), -(2**63)
     given = {"least": np.int32([least, least]), "others": np.int64([wide, -1]), "results": "int64[2]"}
     right = {"least": np.int32([least, 0]), "results": np.int64([wide, 0])}
-    report = trace(library, "least_by_minus_one", 1, 1, given, expect=right)
+    report = trace(library, Call("least_by_minus_one", 1, 1), given, expect=right)
     assert report.ok, str(report)
-    report = trace(library, "least_by_minus_one", 1, 1, given | {"others": np.int64([wide, 0])})
+    report = trace(library, Call("least_by_minus_one", 1, 1), given | {"others": np.int64([wide, 0])})
     assert "divides by zero" in report.faults[0].text
 
 
 def test_shifts_and_conversions_are_those_of_a_gpu(library):
     right = np.int32([0, 0, -1, 1, 0, 3 | 8, 0, 0])
-    report = trace(library, "shifts", 1, 1, {"shifted": "int[8]", "by": 32}, expect={"shifted": right})
+    report = trace(library, Call("shifts", 1, 1), {"shifted": "int[8]", "by": 32}, expect={"shifted": right})
     assert report.ok, str(report)
     most, least = 2**31 - 1, -(2**31)
     given = {"converted": "int64[10]", "large": np.float32(1e10), "nan": np.float32("nan"), "wide": np.float64(1e300)}
     right = np.int64([most, least, 0, 0, 2**32 - 1, -(2**63), 1000002, -1, 255, 0])
-    report = trace(library, "conversions", 1, 1, given, expect={"converted": right})
+    report = trace(library, Call("conversions", 1, 1), given, expect={"converted": right})
     assert report.ok and not report.faults, str(report)
 
 
 def test_an_implicit_conversion_out_of_range_is_a_remark(library):
     given = {"converted": "int[2]", "large": np.float32(1e10), "small": np.float64(-7.9)}
-    report = trace(library, "implicit_conversions", 1, 1, given)
+    report = trace(library, Call("implicit_conversions", 1, 1), given)
     line = next(number for number, line in enumerate(LINES, 1) if "beyond = large" in line)
     assert report.ok and [(fault.kind, fault.line) for fault in report.faults] == [("converted", line)], str(report)
     assert "converts 1e+10 to 'int'" in report.faults[0].text
-    report = trace(library, "implicit_conversions", 1, 1, given | {"large": np.float32(2**30)})
+    report = trace(library, Call("implicit_conversions", 1, 1), given | {"large": np.float32(2**30)})
     assert not report.faults, str(report)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelscope import build, trace
+from kernelscope import Call, build, trace
 
 FILE = Path(__file__).with_name("scopes.cu")
 PARTS = re.findall(r"^__global__ void (\w+)\(([^)]*)\)(.*?)^}$", FILE.read_text(), re.MULTILINE | re.DOTALL)
@@ -64,7 +64,7 @@ def library():
 @pytest.mark.parametrize("name, parameters, body", PARTS, ids=[part[0] for part in PARTS])
 def test_scope(name, parameters, body, library):
     names = re.findall(r"(\w+)(?:,|$)", parameters)
-    report = trace(library, name, 2, 64, {each: GIVEN[each] for each in names}, limit=60)
+    report = trace(library, Call(name, 2, 64), {each: GIVEN[each] for each in names}, limit=60)
     text = FILE.read_text()
     first = text[: text.index(f"void {name}(")].count("\n") + 1
     wanted = [first + i for i, line in enumerate(body.split("\n")) if line.endswith(("// FAULT", "// REMARK"))]

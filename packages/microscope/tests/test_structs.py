@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernelscope import build, trace
+from kernelscope import Call, build, trace
 from kernelscope.cli import main
 from kernelscope.errors import UserError
 
@@ -71,7 +71,7 @@ def library():
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name, library):
     arguments, expect = CLEAN[name]
-    report = trace(library, name, 1, 32, arguments, expect=expect, tolerance=1e-6)
+    report = trace(library, Call(name, 1, 32), arguments, expect=expect, tolerance=1e-6)
     assert report.ok and not report.faults, str(report)
     for array, right in expect.items():
         assert np.array_equal(report.arrays[array], right)
@@ -80,7 +80,7 @@ def test_clean(name, library):
 @pytest.mark.parametrize("name", FAULTY)
 def test_faulty(name, library):
     arguments, words = FAULTY[name]
-    report = trace(library, name, 1, 32, arguments)
+    report = trace(library, Call(name, 1, 32), arguments)
     wanted = next(i for i, line in enumerate(LINES, 1) if f" {name.split('<')[0]}(" in line)
     wanted = next(i for i, line in enumerate(LINES[wanted - 1 :], wanted) if "// FAULT" in line)
     said = [str(fault) for fault in report.faults]
@@ -89,9 +89,9 @@ def test_faulty(name, library):
 
 def test_variables_that_hold_structs_and_pointers(library):
     expect = {"buffer": 2 * np.arange(30, dtype=np.float32) + 3.5}
-    report = trace(library, "by_variables", 1, 32, variables=VARIABLES, expect=expect)
+    report = trace(library, Call("by_variables", 1, 32), variables=VARIABLES, expect=expect)
     assert report.ok and not report.faults, str(report)
-    report = trace(library, "by_variables_out_of_bounds", 1, 32, variables=VARIABLES)
+    report = trace(library, Call("by_variables_out_of_bounds", 1, 32), variables=VARIABLES)
     assert any("element 30 of filter.in, which has 30" in fault.text for fault in report.faults), str(report)
 
 
@@ -107,7 +107,7 @@ def test_variables_that_hold_structs_and_pointers(library):
 )
 def test_what_fits_no_variable_is_refused(variables, message, library):
     with pytest.raises(UserError, match=re.escape(message)):
-        trace(library, "by_variables", 1, 32, variables=VARIABLES | variables)
+        trace(library, Call("by_variables", 1, 32), variables=VARIABLES | variables)
 
 
 def test_on_the_command_line(capsys):
@@ -158,5 +158,5 @@ WRONG = [  # the function, arguments, and the message
 @pytest.mark.parametrize("name, arguments, message", WRONG, ids=[message for _, _, message in WRONG])
 def test_what_fits_no_field_is_refused(name, arguments, message, library):
     with pytest.raises(UserError) as error:
-        trace(library, name, 1, 32, arguments)
+        trace(library, Call(name, 1, 32), arguments)
     assert message in str(error.value)

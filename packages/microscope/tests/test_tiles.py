@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernelscope import build, trace
+from kernelscope import Call, build, trace
 
 FILE = Path(__file__).with_name("tiles.cu")
 #: The kernels of blocks of 256 threads: name, type of the elements, and the fault, if it has one.
@@ -32,7 +32,8 @@ def test_collectives(library, size):
     places, small = rank // size * 1000 + rank % size, rank % size // 16 + 100 * (size // 16)
     right = np.stack([sums, largest, before, sources, votes, places, firsts, small], 1).astype(np.int32)
     given = {"in": x, "out": "int[8192]", "sums": "double[1024]"}
-    found = trace(library, f"collectives<{size}>", 1, 1024, given, expect={"out": right.ravel(), "sums": sums * 0.5})
+    expected = {"out": right.ravel(), "sums": sums * 0.5}
+    found = trace(library, Call(f"collectives<{size}>", 1, 1024), given, expect=expected)
     assert found.ok, str(found)
 
 
@@ -41,7 +42,7 @@ def test_kernel(library, name, dtype):
     text = FILE.read_text()
     begin = text.index(f"void {name}(")
     fault = re.search(r"// FAULT: (\w+): (.*)", text[begin : text.index("\n}", begin)])
-    found = trace(library, name, 1, 256, {"in": f"{dtype}[256]:ramp", "out": f"{dtype}[256]"})
+    found = trace(library, Call(name, 1, 256), {"in": f"{dtype}[256]:ramp", "out": f"{dtype}[256]"})
     if not fault:
         assert name.endswith("_right") and not found.faults, str(found)
         return
@@ -51,6 +52,6 @@ def test_kernel(library, name, dtype):
 
 
 def test_a_tile_that_the_block_does_not_fill(library):
-    found = trace(library, "some_tiles_right", 1, 224, {"in": "int[224]:ramp", "out": "int[224]"})
+    found = trace(library, Call("some_tiles_right", 1, 224), {"in": "int[224]:ramp", "out": "int[224]"})
     assert [fault.kind for fault in found.faults] == ["deadlock"], str(found)
     assert "reduce() of a tile of 64 threads, to which 32 have come" in found.faults[0].text

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernelscope import build, trace
+from kernelscope import Call, build, trace
 
 FILE = Path(__file__).with_name("vocabulary.cu")
 LINES = FILE.read_text().splitlines()
@@ -77,7 +77,7 @@ def library():
 
 @pytest.mark.parametrize("name, grid, block, arguments, others, expect", CLEAN, ids=[case[0] for case in CLEAN])
 def test_clean(name, grid, block, arguments, others, expect, library):
-    report = trace(library, name, grid, block, arguments, **others)
+    report = trace(library, Call(name, grid, block, **others), arguments)
     assert report.ok and not report.faults, str(report)
     for array, right in expect.items():
         assert np.allclose(report.arrays[array], right, rtol=1e-6, atol=0), report.arrays[array]
@@ -85,7 +85,7 @@ def test_clean(name, grid, block, arguments, others, expect, library):
 
 @pytest.mark.parametrize("name, grid, block, arguments, kind, where", FAULTY, ids=[case[0] for case in FAULTY])
 def test_faulty(name, grid, block, arguments, kind, where, library):
-    report = trace(library, name, grid, block, arguments, cooperative="grid" in name)
+    report = trace(library, Call(name, grid, block, cooperative="grid" in name), arguments)
     begin = next(k for k, line in enumerate(LINES) if f" {where or name.split('<')[0]}(" in line)
     wanted = next(k for k, line in enumerate(LINES[begin:], begin + 1) if "// FAULT" in line)
     found = [(fault.kind, fault.line == wanted or f":{wanted}" in fault.text) for fault in report.faults]
@@ -94,13 +94,13 @@ def test_faulty(name, grid, block, arguments, kind, where, library):
 
 def test_an_atomic_operation_on_a_vector_is_one_request(library):
     arguments = {"in": VECTORS, "sums": "float[8]:zero", "pairs": "float[4]:zero"}
-    assert trace(library, "sums_of_vectors", 2, 64, arguments).traffic["global_store_requests"] == 4 * 4
+    assert trace(library, Call("sums_of_vectors", 2, 64), arguments).traffic["global_store_requests"] == 4 * 4
 
 
 def test_complex_numbers(library):
     a, b = COMPLEX @ [1, 1j]
     given = {"a": COMPLEX[0].ravel(), "b": COMPLEX[1].ravel(), "out": "float[64]", "lengths": "double[32]"}
-    report = trace(library, "complex_numbers", 1, 32, given)
+    report = trace(library, Call("complex_numbers", 1, 32), given)
     right = a * b + a / b - np.conj(a * b + a)
     assert report.ok and np.allclose(report.arrays["out"].reshape(32, 2) @ [1, 1j], right, rtol=1e-5), str(report)
     assert np.allclose(report.arrays["lengths"], abs(a), rtol=1e-6), str(report)
@@ -108,10 +108,8 @@ def test_complex_numbers(library):
 
 def test_carries(library):
     a, b = RANDOM
-    report = trace(
-        *(library, "carries", 1, 32),
-        {"a": a, "b": b} | dict.fromkeys(("sums", "differences", "products"), "uint64[64]"),
-    )
+    given = {"a": a, "b": b} | dict.fromkeys(("sums", "differences", "products"), "uint64[64]")
+    report = trace(library, Call("carries", 1, 32), given)
     assert report.ok, str(report)
 
     def numbers(words):
@@ -125,7 +123,7 @@ def test_carries(library):
 
 def test_approximated_functions_of_ptx(library):
     x = np.linspace(-3, 3, 32, dtype=np.float32)
-    report = trace(library, "approximated", 1, 32, {"x": x, "out": "float[128]", "n": 32})
+    report = trace(library, Call("approximated", 1, 32), {"x": x, "out": "float[128]", "n": 32})
     assert report.ok and np.allclose(
         report.arrays["out"].reshape(4, 32), [np.tanh(x), np.sin(x), np.cos(x), np.ones(32)], atol=1e-6
     )
@@ -155,9 +153,8 @@ def test_functions_that_c_lacks(library):
             *(np.sin(x), np.cos(x)),
         ]
     )
-    report = trace(
-        *(library, "functions", 1, 8), {"x": x.astype(np.float32), "y": x, "out": f"double[{22 * 8}]", "n": 8}
-    )
+    given = {"x": x.astype(np.float32), "y": x, "out": f"double[{22 * 8}]", "n": 8}
+    report = trace(library, Call("functions", 1, 8), given)
     of_floats, of_doubles = report.arrays["out"].reshape(2, 11, 8)
     assert report.ok and np.allclose(of_doubles, right, rtol=1e-10, atol=1e-15), of_doubles / right - 1
     assert np.allclose(of_doubles[:4], right[:4], rtol=1e-10, atol=0), of_doubles[:4] / right[:4] - 1  # the tails

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelscope import trace
+from kernelscope import Call, trace
 from kernelscope.cli import main
 from kernelscope.host_code import for_gpu
 
@@ -96,7 +96,7 @@ def test_a_fault_in_a_whole_file_is_at_its_line(tmp_path):
     assert text.count(barrier) == 1
     (tmp_path / "mine.cu").write_text(text.replace(barrier, "\n"))
     given = {"in": "float[512]:random", "out": "float[1]", "n": 512}
-    report = trace(tmp_path / "mine.cu", "reduce_sum<float>", 1, 256, given, shared=1024)
+    report = trace(tmp_path / "mine.cu", Call("reduce_sum<float>", 1, 256, shared=1024), given)
     line = next(n for n, line in enumerate(text.splitlines(), 1) if "tid < s" in line)
     assert {(Path(fault.file).name, fault.line) for fault in report.faults} == {("mine.cu", line)}
 

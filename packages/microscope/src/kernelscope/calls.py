@@ -36,10 +36,11 @@ Sizes = int | str | Sequence[int]
 
 @dataclass(frozen=True)
 class Call:
-    """One launch of a function, such as `scale<float>`: its grid and block as 4, "4x2" or (4, 2), its dynamic shared
-    memory in bytes, and the names of what it is called with, in the order of its parameters; by default their own."""
+    """One launch of a function, such as `scale<float>`, by default of the only one: its grid and block as 4, "4x2" or
+    (4, 2), its dynamic shared memory in bytes, and the names of what it is called with, in the order of its parameters;
+    by default their own."""
 
-    function: str
+    function: str | None = None
     grid: Sizes = 1
     block: Sizes = 1
     arguments: Sequence[str] | None = None
@@ -51,10 +52,11 @@ class Call:
 class Library:
     """Functions of a CUDA file, compiled so that they can be traced; `build` makes one."""
 
-    def __init__(self, source: Source, wanted: Sequence[str]) -> None:
+    def __init__(self, source: Source, wanted: Sequence[str | None]) -> None:
         self.source = source
         self.declared = functions(source)
-        self.instances = {name: self._instance(name) for name in wanted or [self._only()]}
+        self.instances = {name: self._instance(self._only() if name is None else name) for name in wanted or [None]}
+        self.built = list(dict.fromkeys(self.instances.values()))
         self._folder = tempfile.TemporaryDirectory()
         self.path = self._build(f"{source.path.stem}.so")
 
@@ -64,25 +66,23 @@ class Library:
         return self._build(f"{self.source.path.stem}.zeroed.so", zeroed=True)
 
     def _build(self, name: str, zeroed: bool = False) -> Path:
-        instances = list(dict.fromkeys(self.instances.values()))
-        return build_traced(self.source, instances, Path(self._folder.name, name), zeroed)
+        return build_traced(self.source, self.built, Path(self._folder.name, name), zeroed)
 
     def instance(self, function: str | None) -> str:
         """The instance that a name stands for; of a library of one, None does, too."""
-        if function is None and len(self.instances) == 1:
-            return next(iter(self.instances.values()))
-        if function in self.instances.values():
-            return str(function)
-        if function not in self.instances:
-            raise UserError(
-                f"{display_path(self.source.path)}: '{function}' was not built; build {', '.join(self.instances)}"
-            )
-        return self.instances[function]
+        if function in self.instances:
+            return self.instances[function]
+        if function in self.built:
+            return function
+        if function is None and len(self.built) == 1:
+            return self.built[0]
+        what = "several functions were built" if function is None else f"'{function}' was not built"
+        raise UserError(f"{display_path(self.source.path)}: {what}; name one of {', '.join(self.built)}")
 
     @cached_property
     def layouts(self) -> Layouts:
         """The types of the functions' parameters, and the structs of the file."""
-        return layouts_of(self.source, list(dict.fromkeys(self.instances.values())))
+        return layouts_of(self.source, self.built)
 
     def types(self, calls: Iterable[Call]) -> dict[str, np.dtype]:
         """The types of the parameters by the names of what they are called with."""
@@ -97,6 +97,14 @@ class Library:
         declared = self.declared[self.instance(call.function).split("<")[0]].parameters
         names = [parameter.name for parameter in declared]
         return list(values if "" in names else names) if call.arguments is None else list(call.arguments)
+
+    def read(self, values: Mapping[str, Any], folder: Path | str = ".") -> dict[str, Any]:
+        """Arguments or variables by name as `read_argument` reads them, which documents the errors; the fields of a
+        dict get a name each."""
+        return {
+            name: read_argument(name, value, Path(folder), SEED, lambda: self.layouts.structs)
+            for name, value in _flat(values).items()
+        }
 
     def _only(self) -> str:
         """The function to call if none is named."""
@@ -123,9 +131,9 @@ class Library:
         return f"{found}{bracket}{arguments}"
 
 
-def build(file: Path | str, *names: str, includes: Sequence[Path | str] = ()) -> Library:
-    """Compile functions of a CUDA file, such as `scale` or `scale<float, 16>`, to be traced; without a name the only
-    one, or the one that is called as the file. `includes` are folders of headers.
+def build(file: Path | str, *names: str | None, includes: Sequence[Path | str] = ()) -> Library:
+    """Compile functions of a CUDA file, such as `scale` or `scale<float, 16>`, to be traced; without a name, or for
+    None, the only one, or the one that is called as the file. `includes` are folders of headers.
 
     Raises UserError if the file is not there or does not compile, and for a function that it has not.
     """
@@ -137,43 +145,36 @@ def build(file: Path | str, *names: str, includes: Sequence[Path | str] = ()) ->
 
 def trace(
     source: Library | Path | str,
-    calls: Sequence[Call] | str | None = None,
-    grid: Sizes = 1,
-    block: Sizes = 1,
+    calls: Call | Sequence[Call],
     arguments: Mapping[str, Any] | None = None,
     *,
-    shared: int = 0,
-    cluster: Sizes | None = None,
-    cooperative: bool = False,
     variables: Mapping[str, Any] | None = None,
     expect: Mapping[str, Any] | None = None,
     tolerance: float = 0.0,
     limit: float = 0.0,
     folder: Path | str = ".",
-    includes: Sequence[Path | str] = (),
 ) -> Report:
     """Run launches of a CUDA file with every access to memory watched; returns a Report.
 
-    `source` is a file or what `build` made of it. `calls` is the function of one launch, which `grid` to `cooperative`
-    describe, or a list of Calls in their order. `arguments`, by the names of the parameters, and `variables`, which
-    are __constant__ or __device__, are read by `kernelscope.argument_values.read_argument`. `expect` holds what
-    arrays should be at the end: arrays, .npy files, or functions of a dict of all arrays as they are at first; each
-    element may differ by `tolerance` * (1 + |expected|). `limit` is as of a Tracer; files lie in `folder`, headers
-    in `includes`.
+    `source` is a file or what `build` made of it; `calls` are the launches in their order. `arguments`, by the names
+    of the parameters, and `variables`, which are __constant__ or __device__, are read by
+    `kernelscope.argument_values.read_argument`. `expect` holds what arrays should be at the end: arrays, .npy files, or
+    functions of a dict of all arrays as they are at first; each element may differ by `tolerance` * (1 + |expected|).
+    `limit` is as of a Tracer; files lie in `folder`.
     Raises UserError for what does not fit together, LaunchError for a launch that a device would refuse.
     """
-    names = [calls] if isinstance(calls, str) else [call.function for call in calls or ()]
-    library = source if isinstance(source, Library) else build(source, *names, includes=includes)
-    if calls is None or isinstance(calls, str):
-        calls = [Call(names[0] if names else library.instance(None), grid, block, None, shared, cluster, cooperative)]
+    ordered = [calls] if isinstance(calls, Call) else calls
+    library = source if isinstance(source, Library) else build(source, *(call.function for call in ordered))
     tracer = Tracer(library.path, library.source, limit)
+    given, held = library.read(arguments or {}, folder), library.read(variables or {}, folder)
+    right = {name: partial(_expected, name, value, Path(folder)) for name, value in (expect or {}).items()}
 
     def make(of: Tracer) -> Given:
-        return program_of(library, of, calls, arguments or {}, variables or {}, expect or {}, tolerance, Path(folder))
+        return program_of(library, of, ordered, given, held, right, tolerance)
 
     program = make(tracer)
     row, faults = tracer.trace(program)
-    unjudged = [name for name in tracer.results if name not in (expect or {})]
+    unjudged = [name for name in tracer.results if name not in right]
     if tracer.unset and unjudged:
         found = faults_of_variables(tracer, library.zeroed, make, unjudged)
         faults += found
@@ -193,23 +194,18 @@ def program_of(
     calls: Sequence[Call],
     arguments: Mapping[str, Any],
     variables: Mapping[str, Any],
-    expect: Mapping[str, Any],
+    expect: Mapping[str, Callable[[Arrays], Any]],
     tolerance: float,
-    folder: Path,
 ) -> "Given":
-    """The program of some calls with their arguments, as in `trace`, which documents the errors."""
-    told = _flat(arguments)
-    read = {
-        name: read_argument(name, value, folder, SEED, lambda: library.layouts.structs) for name, value in told.items()
-    }
-    values = gather_fields(read, lambda: library.types(calls))
-    pointed, pointers = _set_variables(library, tracer, _flat(variables), folder)
+    """The program of some calls with arguments and variables that `Library.read` has read. `expect` are functions of
+    all arrays at first; `trace` documents the rest, and the errors."""
+    values = gather_fields(arguments, lambda: library.types(calls))
+    pointed, pointers = _set_variables(library, tracer, variables)
     launches = [_launch(library, tracer, call, values) for call in calls]
     _refuse_unused(library, calls, values)
     if twice := values.keys() & pointed.keys():
         raise UserError(f"variable {min(twice)}: a parameter has this name, too; give one of them another")
-    values |= pointed
-    program = Given(_title(launches), launches, values, _expected(expect, values, folder), tolerance)
+    program = Given(_title(launches), launches, values | pointed, expect, tolerance)
     program.pointers_in_variables = pointers
     return program
 
@@ -222,10 +218,11 @@ class Given(Program):
         label: str,
         launches: Sequence[Launch],
         values: Mapping[str, Any],
-        expect: Mapping[str, Any],
+        expect: Mapping[str, Callable[[Arrays], Any]],
         tolerance: float,
     ) -> None:
         arrays = {name: value for name, value in values.items() if isinstance(value, GivenArray)}
+        _check_expected(expect, arrays)
         types = {np.dtype(f"f{size}"): cpp for (_, size), cpp in FLOATING.items()}
         own = [
             Operand(name, types.get(array.dtype, str(array.dtype)), array.dtype, array.shape, array.make is not None)
@@ -298,26 +295,20 @@ def _element(name: str, at: Iterable[int]) -> str:
     return f"{name}[{', '.join(map(str, at))}]"
 
 
-def _expected(expect: Mapping[str, Any], values: Mapping[str, Any], folder: Path) -> dict[str, Callable[[Arrays], Any]]:
-    """A function of all arrays at first for each array of which something is expected."""
-    found: dict[str, Callable[[Arrays], Any]] = {}
-    for name, right in expect.items():
-        array = values.get(name)
-        if not isinstance(array, GivenArray):
-            there = ", ".join(key for key, value in values.items() if isinstance(value, GivenArray)) or "none"
-            raise UserError(f"expected {name}: there is no array of that name; there are {there}")
-        if array.dtype.fields:
+def _check_expected(names: Iterable[str], arrays: Mapping[str, GivenArray]) -> None:
+    """Raise UserError unless these are names of arrays whose elements can be compared."""
+    for name in names:
+        if name not in arrays:
+            raise UserError(f"expected {name}: there is no array of that name; there are {', '.join(arrays) or 'none'}")
+        if arrays[name].dtype.fields:
             raise UserError(f"expected {name}: its elements are structs, which are not compared; leave it out")
-        if callable(right):
-            found[name] = right
-        else:
-            read = load(f"expected {name}", folder, right) if isinstance(right, str) else np.asarray(right)
-            found[name] = partial(_always, read)
-    return found
 
 
-def _always(array: np.ndarray, _: Arrays) -> np.ndarray:
-    return array
+def _expected(name: str, right: Any, folder: Path, arrays: Arrays) -> Any:
+    """What an array must hold at the end, if all arrays are these at first."""
+    if callable(right):
+        return right(arrays)
+    return load(f"expected {name}", folder, right) if isinstance(right, str) else right
 
 
 def _launch(library: Library, tracer: Tracer, call: Call, values: Mapping[str, Any]) -> Launch:
@@ -412,7 +403,7 @@ def _shown(launch: Launch) -> dict[str, Any]:
 
 
 def _set_variables(
-    library: Library, tracer: Tracer, told: Mapping[str, Any], folder: Path
+    library: Library, tracer: Tracer, read: Mapping[str, Any]
 ) -> tuple[dict[str, GivenArray], list[tuple[str, int, str]]]:
     """Write what the kernel's variables are to hold. Returns the arrays that their pointers are given, by name, and
     where the pointers are, as of a Program."""
@@ -421,9 +412,6 @@ def _set_variables(
         found = dict(library.layouts.variables)
         return {name.rsplit("::", 1)[-1]: dtype for name, dtype in found.items()} | found
 
-    read = {
-        name: read_argument(name, value, folder, SEED, lambda: library.layouts.structs) for name, value in told.items()
-    }
     arrays: dict[str, GivenArray] = {}
     pointers: list[tuple[str, int, str]] = []
     for name in dict.fromkeys(map(root_of, read)):

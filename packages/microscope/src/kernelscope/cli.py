@@ -16,7 +16,7 @@ import numpy as np
 
 from kernelscope import __version__
 from kernelscope.argument_values import TYPES
-from kernelscope.calls import Call, trace
+from kernelscope.calls import Call, build, trace
 from kernelscope.compile import functions, layouts_of
 from kernelscope.cpp import display_path
 from kernelscope.declarations import Parameter, check_file, find_function
@@ -159,20 +159,23 @@ def report(options: argparse.Namespace) -> Report:
         raise UserError(found)
     if options.block is None:
         raise UserError(f"{display_path(options.file)}: how many threads has a block? Say it, for example --block 256")
-    return trace(
-        options.file,
+    call = Call(
         options.function,
         options.grid or 1,
         options.block,
-        _pairs("arg", options.arg),
         shared=options.shared or 0,
         cluster=options.cluster,
         cooperative=options.cooperative,
-        variables=_pairs("variable", options.variable),
-        expect=_pairs("expect", options.expect),
+    )
+    arguments, variables, expect = (_pairs(name, getattr(options, name)) for name in ("arg", "variable", "expect"))
+    return trace(
+        build(options.file, call.function, includes=options.include),
+        call,
+        arguments,
+        variables=variables,
+        expect=expect,
         tolerance=options.tolerance or 0.0,
         limit=options.limit,
-        includes=options.include,
     )
 
 
@@ -219,20 +222,18 @@ def _of_file(options: argparse.Namespace) -> Report:
         raise UserError(
             f"{display_path(path)}: describe one launch by function, grid and block, or several by launches"
         )
-    calls = [Call(**call) for call in told.get("launches", ())] or alone.pop("function", None)
+    calls = [Call(**call) for call in told.get("launches", [alone])]
     source = path.parent / told.get("file", f"{path.stem}.cu")
     try:
         found = trace(
-            source,
+            build(source, *(call.function for call in calls), includes=options.include),
             calls,
-            **({} if "launches" in told else alone),
-            arguments=told.get("arg"),
+            told.get("arg"),
             variables=told.get("variable"),
             expect=told.get("expect"),
             tolerance=float(told.get("tolerance", 0.0)),
             limit=options.limit,
             folder=path.parent,
-            includes=options.include,
         )
         return allow(found, told.get("allow", []), "allow:")
     except UserError as error:
