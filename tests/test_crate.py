@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 
 import pytest
 import synthetic
@@ -72,3 +73,23 @@ def test_each_platform_is_a_run_of_the_workflow_with_its_cards_and_commits(resul
         assert not [name for name in (*given, *made) if name.startswith(f"{other}/")]
         names = {entities[name].get("name") for name in given}
         assert "version of python" in names and ("GPU" in names) == (platform != "emulator")
+
+
+def test_a_file_that_comes_later_is_described_and_the_times_of_the_run_stay(tmp_path):
+    run = synthetic.write(tmp_path / "nvidia-h200")
+    crate.write(run)
+
+    def described():
+        return {each["@id"]: each for each in json.loads((run / crate.METADATA).read_text())["@graph"]}
+
+    before = described()
+    os.utime(run / "measurements.csv", (0, 0))  # as a clone has other times
+    for content in ("a\n", "a\nb\n"):
+        (run / "cards.csv").write_text(content)
+        crate.describe(run / "cards.csv")
+        after = described()
+        file, action = after.pop("cards.csv"), after["#run-nvidia-h200"]
+        assert file["contentSize"] == str(len(content)) and {"@id": "cards.csv"} in action["result"]
+        assert set(after) == set(before)
+        for name in ("startTime", "endTime"):
+            assert action[name] == before["#run-nvidia-h200"][name]

@@ -27,6 +27,8 @@ PROFILES = {
 }
 BIOSCHEMAS = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
 MIT = "https://spdx.org/licenses/MIT"
+#: The terms that the context of RO-Crate lacks.
+TERMS = {"sha256": "https://w3id.org/ro/terms/workflow-run#sha256"}
 #: The inputs and outputs of a run by file name, with the formal parameters that they are examples of.
 PARAMETERS = {"config.json": "#config", "measurements.csv": "#measurements"}
 #: The files that are described: all but builds, journals, samples, locks and the parts of measurements.csv.
@@ -42,7 +44,7 @@ def write(folder: Path, platforms: Sequence[str] = ("",), workflow: Path = ROOT 
     """
     citation = read_yaml(ROOT / "CITATION.cff")
     crate = ROCrate(version="1.1")
-    crate.metadata.extra_terms["sha256"] = "https://w3id.org/ro/terms/workflow-run#sha256"
+    crate.metadata.extra_terms |= TERMS
     crate.name = f"A run of Tilewise on {', '.join(name or folder.name for name in platforms)}"
     crate.description = " ".join(citation["abstract"].split())
     words = {"@type": "CreativeWork", "name": "MIT License", "description": "use, change and share it"}
@@ -77,6 +79,20 @@ def write(folder: Path, platforms: Sequence[str] = ("",), workflow: Path = ROOT 
         starts.append(action["startTime"])
     crate.datePublished = max(starts)
     crate.write(folder)
+
+
+def describe(path: Path) -> None:
+    """Describe a file in the crate of its run, which has one, as it is now; all else stays."""
+    crate = ROCrate(path.parent)
+    crate.metadata.extra_terms |= TERMS
+    file = crate.get(path.name)
+    if file is None:
+        file = crate.add_file(path, path.name)
+        for action in crate.get_by_type("CreateAction"):
+            action.append_to("result", file)
+    for name, fact in _facts_of(path).items():
+        file[name] = fact
+    crate.write(path.parent)
 
 
 def _profile(uri: str, name: str) -> dict[str, str]:

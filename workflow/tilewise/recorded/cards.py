@@ -9,7 +9,7 @@ from tilewise import RECORDED, UserError
 from tilewise.checksums import METADATA
 from tilewise.evidence import load_platform, refuse_no_run
 from tilewise.files import write_csv
-from tilewise.recorded.check import CARDS, WORKFLOW, row_label
+from tilewise.recorded.check import CARDS, row_label
 from tilewise.study import columns, registry
 from tilewise.study.device import read as read_device
 from tilewise.study.kernel import Kernel
@@ -69,7 +69,7 @@ def add_cards(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, in
     if (target / METADATA).is_file():
         from tilewise import crate  # rocrate loads in a fifth of a second; other commands do without
 
-        crate.write(target, workflow=target / WORKFLOW)
+        crate.describe(target / CARDS)
     return target / CARDS, len(table), left_out
 
 
