@@ -43,7 +43,9 @@ struct AllTiles {
 /// @tparam STAGES   of 128 bytes of k in shared memory
 /// @tparam CLUSTER  blocks that share B: 1 or 2
 /// @tparam BAND     rows of clusters per band, for the L2 cache
-template <int TILE_M, int STAGES, int CLUSTER, int BAND, typename Wanted, typename Store>
+/// @tparam TURNS    whether each group has tiles of its own and multiplies while the other stores, as in clusters.cu;
+///                  TILE_M is then at most 128, and dynamic shared memory is 16 bytes more
+template <int TILE_M, int STAGES, int CLUSTER, int BAND, bool TURNS = false, typename Wanted, typename Store>
 __device__ __forceinline__ void multiply_bytes(const TensorMap& map_a, const TensorMap& map_b, int products, int n, int p,
                                                int m, Wanted&& wanted, Store&& store)
 {
@@ -52,12 +54,15 @@ __device__ __forceinline__ void multiply_bytes(const TensorMap& map_a, const Ten
     static_assert(STAGES >= 2, "one stage is filled while another is used");
     constexpr int A_BYTES = BYTES_ROWS * BYTES_K;
     constexpr int OWN_ROWS = TILE_M / CLUSTER;  // of B
+    static_assert(!TURNS || TILE_M <= 128, "the sums of 128 rows fit a group's registers");
+    constexpr int PARTS = TURNS ? 2 : 1;  // of 64 rows, per group
     constexpr int STAGE_BYTES = A_BYTES + TILE_M * BYTES_K;
 
     extern __shared__ unsigned char raw[];
     const unsigned base = (shared_address(raw) + 1023) & ~1023u;
     const unsigned full = base + STAGES * STAGE_BYTES;
     const unsigned empty = full + 8 * STAGES;
+    const unsigned turns = empty + 8 * STAGES;
     const unsigned rank = CLUSTER == 1 ? 0 : rank_in_cluster();
     const int steps = ceil_div(p, BYTES_K);
     const int tile_rows = ceil_div(n, BYTES_ROWS * CLUSTER);
@@ -69,8 +74,11 @@ __device__ __forceinline__ void multiply_bytes(const TensorMap& map_a, const Ten
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) {
             make_barrier(full + 8 * s, 1);
-            make_barrier(empty + 8 * s, 8 * CLUSTER);  // warps that multiply, in all blocks that this one writes to
+            // Warps that multiply, in all blocks that this one writes to.
+            make_barrier(empty + 8 * s, (TURNS ? 4 : 8) * CLUSTER);
         }
+        if constexpr (TURNS)
+            for (int group = 0; group < 2; ++group) make_barrier(turns + 8 * group, 4);
         publish_barriers();
     }
     if constexpr (CLUSTER == 1) __syncthreads();
@@ -106,24 +114,37 @@ __device__ __forceinline__ void multiply_bytes(const TensorMap& map_a, const Ten
         take_registers<232>();
         const int consumer = warp_group() - 1;
         const int lane = threadIdx.x % 32;
-        int sums[TILE_M / 2];
+        int sums[PARTS][TILE_M / 2];
+        int tile_number = 0;  // of the block, of those that are wanted
         for (int index = first_tile; index < products * tiles; index += stride) {
             const Tile tile = tile_in_bands(index % tiles, tile_rows, tile_columns, BAND);
             if (!wanted(tile.row, tile.column)) continue;
+            if (TURNS && tile_number % 2 != consumer) {
+                ++tile_number;
+                place.skip(steps);
+                continue;
+            }
+            // The other group has started the last products of the tile before; the block's first tile has none before.
+            if constexpr (TURNS) wait_for(turns + 8 * consumer, (tile_number / 2 + consumer + 1) % 2);
             unsigned previous = 0;
             for (int step = 0; step < steps; ++step) {
                 wait_for(full + 8 * place.stage, place.parity);
                 const unsigned at = base + place.stage * STAGE_BYTES;
-                const Descriptor a = rows_along_k<128>(at + consumer * 64 * BYTES_K);
+                const Descriptor a = rows_along_k<128>(at + (TURNS ? 0 : consumer * 64 * BYTES_K));
                 const Descriptor b = rows_along_k<128>(at + A_BYTES);
-                pin(sums);
+                #pragma unroll
+                for (int part = 0; part < PARTS; ++part) pin(sums[part]);
                 begin_products();
                 #pragma unroll
                 for (int k = 0; k < BYTES_K / 32; ++k)
-                    multiply_bytes(sums, a + k * 32 / 16, b + k * 32 / 16, step > 0 || k > 0);
+                    #pragma unroll
+                    for (int part = 0; part < PARTS; ++part)
+                        multiply_bytes(sums[part], a + (part * 64 * BYTES_K + k * 32) / 16, b + k * 32 / 16,
+                                       step > 0 || k > 0);
                 commit_products();
                 wait_for_products<1>();  // those of the step before are done: its stage is free
-                pin(sums);
+                #pragma unroll
+                for (int part = 0; part < PARTS; ++part) pin(sums[part]);
                 if (step > 0 && lane < CLUSTER) {
                     if constexpr (CLUSTER == 1) arrive(previous);
                     else arrive_in_block(previous, lane);
@@ -131,16 +152,24 @@ __device__ __forceinline__ void multiply_bytes(const TensorMap& map_a, const Ten
                 previous = empty + 8 * place.stage;
                 place.next();
             }
+            if constexpr (TURNS) {
+                ++tile_number;
+                if (lane == 0) arrive(turns + 8 * (1 - consumer));
+            }
             wait_for_products<0>();
-            pin(sums);
+            #pragma unroll
+            for (int part = 0; part < PARTS; ++part) pin(sums[part]);
             if (lane < CLUSTER) {
                 if constexpr (CLUSTER == 1) arrive(previous);
                 else arrive_in_block(previous, lane);
             }
-            store(sums, PlaceOfSums{index / tiles,
-                                    (tile.row * CLUSTER + static_cast<int>(rank)) * BYTES_ROWS + consumer * 64 +
-                                        static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4,
-                                    tile.column * TILE_M + 2 * (lane % 4)});
+            #pragma unroll
+            for (int part = 0; part < PARTS; ++part)
+                store(sums[part], PlaceOfSums{index / tiles,
+                                              (tile.row * CLUSTER + static_cast<int>(rank)) * BYTES_ROWS +
+                                                  (TURNS ? part : consumer) * 64 +
+                                                  static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4,
+                                              tile.column * TILE_M + 2 * (lane % 4)});
         }
     }
     if constexpr (CLUSTER > 1) cluster_sync();  // a block whose neighbour still arrives at its barriers must not end

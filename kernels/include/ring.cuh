@@ -16,6 +16,12 @@ struct Place {
             parity ^= 1;
         }
     }
+    __device__ __forceinline__ void skip(int stages)
+    {
+        const int to = stage + stages;
+        stage = to % STAGES;
+        parity ^= to / STAGES & 1;
+    }
 };
 
 /// Each stage has two barriers: `full` opens when its tiles have come, `empty` when every consumer has read them.

@@ -60,6 +60,7 @@ turn_bytes(const signed char* in, signed char* out, int rows, int cols, int pitc
 __global__ void __launch_bounds__(256) pad_bytes(const signed char* in, signed char* out, int cols, int pitch)
 {
     wait_for_earlier_launches();
+    wait_for_earlier_launches();
     const int col = (blockIdx.x * 256 + threadIdx.x) * 16;
     if (col >= pitch) return;
     const signed char* const from = in + static_cast<long long>(blockIdx.y) * cols;

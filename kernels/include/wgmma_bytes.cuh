@@ -31,3 +31,18 @@ WGMMA_BYTES(96, "192", WGMMA_NAMES_0 WGMMA_NAMES_1 WGMMA_NAMES_2, "%96", "%97", 
             WGMMA_BYTES_32(32), WGMMA_BYTES_32(64))
 WGMMA_BYTES(128, "256", WGMMA_NAMES_0 WGMMA_NAMES_1 WGMMA_NAMES_2 WGMMA_NAMES_3, "%128", "%129", "%130",
             WGMMA_BYTES_32(0), WGMMA_BYTES_32(32), WGMMA_BYTES_32(64), WGMMA_BYTES_32(96))
+
+// A from registers: byte i of a[0] is row g, k = 4 t + i; a[1] is the row 8 below, a[2] and a[3] are 16 further along k.
+#define WGMMA_BYTES_OF_REGISTERS(COUNT, COLUMNS, NAMES, A, B, P, ...)                                                \
+    __device__ __forceinline__ void multiply_bytes(int (&d)[COUNT], const unsigned (&a)[4], Descriptor b,            \
+                                                   int accumulate)                                                   \
+    {                                                                                                                \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned.m64n" COLUMNS         \
+                     "k32.s32.s8.s8 {" NAMES "}, {" A "}, " B ", p;\n}"                                              \
+                     : __VA_ARGS__ : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));           \
+    }
+WGMMA_BYTES_OF_REGISTERS(32, "64", WGMMA_NAMES_0, "%32,%33,%34,%35", "%36", "%37", WGMMA_BYTES_32(0))
+WGMMA_BYTES_OF_REGISTERS(64, "128", WGMMA_NAMES_0 WGMMA_NAMES_1, "%64,%65,%66,%67", "%68", "%69", WGMMA_BYTES_32(0),
+                         WGMMA_BYTES_32(32))
+WGMMA_BYTES_OF_REGISTERS(128, "256", WGMMA_NAMES_0 WGMMA_NAMES_1 WGMMA_NAMES_2 WGMMA_NAMES_3, "%128,%129,%130,%131",
+                         "%132", "%133", WGMMA_BYTES_32(0), WGMMA_BYTES_32(32), WGMMA_BYTES_32(64), WGMMA_BYTES_32(96))

@@ -19,10 +19,23 @@
 //        block 0   A0 -> | C0 |     B left half  -> both blocks
 //        block 1   A1 -> | C1 |     B right half -> both blocks
 //
+// With TURNS (`wgmma_turns`) each group has tiles of its own, and one multiplies while the other stores. While a tile
+// of 128 x 256 that the groups share is stored, 64 KiB in all blocks at once, nothing multiplies. A group's own tile
+// has at most 192 columns, so more bytes are fetched per product: at 128, 32 KiB per 512 cycles of the tensor cores,
+// not 48 per 1024. The L2 cache delivers them.
+//
+//        group 1   | products of tile 0 | stores | waits |     products of tile 2 | ...
+//        group 2        waits           | products of tile 1  | stores | waits | ...
+//
+// In turns with cuBLAS's best on an H200, bfloat16, alone and back to back: 0.99 and 1.03 at 8192 x 512 x 8192 (shared
+// tiles 0.81 and 0.80; 146,300 cycles and tensor cores busy in 88 % instead of 186,000 and 69 %), 1.08 and 1.10 at
+// 8192 x 128 x 8192 (1.03, 1.05), 1.00 and 1.06 at 4096^3 (0.99, 1.02); half at 8192^3: 1.04 and 1.02 with TILE_M = 192
+// (0.99, 0.97). No spills.
+//
 // Elements are half or bfloat16, sums float, results rounded to the elements' type.
 // A is n x p, B is p x m, C is n x m, all row-major; the maps of A and B may be of padded copies (pad_operands).
 // Launch: block 384; clusters of CLUSTER; a grid of at most one block per multiprocessor, a multiple of CLUSTER;
-//         dynamic shared memory 1024 + STAGES * (16384 + 128 * TILE_M + 16) + 32768.
+//         dynamic shared memory 1024 + STAGES * (16384 + 128 * TILE_M + 16) + 32768, with TURNS 16 more.
 #include "barriers.cuh"
 #include "cluster.cuh"
 #include "launches.cuh"
@@ -43,13 +56,16 @@
 /// @tparam CLUSTER    blocks that share B: 1 or 2
 /// @tparam BAND       rows of clusters per band
 /// @tparam TMA_STORE  whether C's pitch is a multiple of 16 bytes and map_c is of C; otherwise map_c is not used
-template <typename T, int TILE_M, int STAGES, int CLUSTER, int BAND, bool TMA_STORE>
+/// @tparam TURNS      whether each group has tiles of its own; TILE_M is then at most 192
+template <typename T, int TILE_M, int STAGES, int CLUSTER, int BAND, bool TMA_STORE, bool TURNS = false>
 __global__ void __launch_bounds__(384, 1)
 clusters(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
          const __grid_constant__ TensorMap map_c, T* C, int n, int p, int m)
 {
     static_assert(TILE_M % 64 == 0 && TILE_M <= 256, "B comes in panels of 64 columns, wgmma takes at most 256");
     static_assert(CLUSTER == 1 || CLUSTER == 2, "one block or two");
+    static_assert(!TURNS || TILE_M <= 192, "the sums of 128 rows fit a group's registers");
+    constexpr int PARTS = TURNS ? 2 : 1;  // of 64 rows, per group
     constexpr int TILE_K = 64;
     constexpr int A_BYTES = 128 * TILE_K * 2;
     constexpr int PANELS = TILE_M / 64;
@@ -58,13 +74,14 @@ clusters(const __grid_constant__ TensorMap map_a, const __grid_constant__ Tensor
     constexpr int OUTS = 2;              // buffers of results per multiplying group
     constexpr int OUT_BYTES = 64 * 128;  // 64 x 64 results
     // Panels take turns; where their number is odd, the first of a tile takes the buffer that the last one left.
-    constexpr int PENDING_STORES = PANELS % OUTS == 0 ? OUTS - 1 : 0;
+    constexpr int PENDING_STORES = PARTS * PANELS % OUTS == 0 ? OUTS - 1 : 0;
 
     extern __shared__ unsigned char raw[];
     const unsigned base = (shared_address(raw) + 1023) & ~1023u;
     const unsigned out = base + STAGES * STAGE_BYTES;
     const unsigned full = out + 2 * OUTS * OUT_BYTES;
     const unsigned empty = full + 8 * STAGES;
+    const unsigned turns = empty + 8 * STAGES;
     const unsigned rank = CLUSTER == 1 ? 0 : rank_in_cluster();
     const int steps = ceil_div(p, TILE_K);
     const int tile_rows = ceil_div(n, 128 * CLUSTER);
@@ -76,8 +93,11 @@ clusters(const __grid_constant__ TensorMap map_a, const __grid_constant__ Tensor
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) {
             make_barrier(full + 8 * s, 1);
-            make_barrier(empty + 8 * s, 8 * CLUSTER);  // warps that multiply, in all blocks that this one writes to
+            // Warps that multiply, in all blocks that this one writes to.
+            make_barrier(empty + 8 * s, (TURNS ? 4 : 8) * CLUSTER);
         }
+        if constexpr (TURNS)
+            for (int group = 0; group < 2; ++group) make_barrier(turns + 8 * group, 4);
         publish_barriers();
     }
     if constexpr (CLUSTER == 1) __syncthreads();
@@ -118,26 +138,40 @@ clusters(const __grid_constant__ TensorMap map_a, const __grid_constant__ Tensor
         const int warp = threadIdx.x % 128 / 32;
         const int lane = threadIdx.x % 32;
         const unsigned own_out = out + consumer * OUTS * OUT_BYTES;
-        float sums[TILE_M / 2];
+        float sums[PARTS][TILE_M / 2];
+        int tile_number = 0;  // of the block
         for (int index = first_tile; index < tiles; index += stride) {
             const Tile tile = tile_in_bands(index, tile_rows, tile_columns, BAND);
+            if (TURNS && tile_number % 2 != consumer) {
+                ++tile_number;
+                place.skip(steps);
+                continue;
+            }
             #pragma unroll
-            for (int i = 0; i < TILE_M / 2; ++i)
-                sums[i] = 0;
+            for (int part = 0; part < PARTS; ++part)
+                #pragma unroll
+                for (int i = 0; i < TILE_M / 2; ++i)
+                    sums[part][i] = 0;
+            // The other group has started the last products of the tile before; the block's first tile has none before.
+            if constexpr (TURNS) wait_for(turns + 8 * consumer, (tile_number / 2 + consumer + 1) % 2);
             unsigned previous = 0;
             for (int step = 0; step < steps; ++step) {
                 wait_for(full + 8 * place.stage, place.parity);
                 const unsigned at = base + place.stage * STAGE_BYTES;
-                const Descriptor a = rows_along_k<128>(at + consumer * 64 * TILE_K * 2);
+                const Descriptor a = rows_along_k<128>(at + (TURNS ? 0 : consumer * 64 * TILE_K * 2));
                 const Descriptor b = rows_across_k<PANEL_BYTES>(at + A_BYTES);
-                pin(sums);
+                #pragma unroll
+                for (int part = 0; part < PARTS; ++part) pin(sums[part]);
                 begin_products();
                 #pragma unroll
                 for (int k = 0; k < TILE_K / 16; ++k)
-                    Wgmma<T>::multiply(sums, a + k * 32 / 16, b + k * 2048 / 16, 1);
+                    #pragma unroll
+                    for (int part = 0; part < PARTS; ++part)
+                        Wgmma<T>::multiply(sums[part], a + (part * 64 * TILE_K * 2 + k * 32) / 16, b + k * 2048 / 16, 1);
                 commit_products();
                 wait_for_products<1>();  // those of the step before are done: its stage is free
-                pin(sums);
+                #pragma unroll
+                for (int part = 0; part < PARTS; ++part) pin(sums[part]);
                 if (step > 0 && lane < CLUSTER) {
                     if constexpr (CLUSTER == 1) arrive(previous);
                     else arrive_in_block(previous, lane);
@@ -145,40 +179,48 @@ clusters(const __grid_constant__ TensorMap map_a, const __grid_constant__ Tensor
                 previous = empty + 8 * place.stage;
                 place.next();
             }
+            if constexpr (TURNS) {
+                ++tile_number;
+                if (lane == 0) arrive(turns + 8 * (1 - consumer));
+            }
             wait_for_products<0>();
-            pin(sums);
+            #pragma unroll
+            for (int part = 0; part < PARTS; ++part) pin(sums[part]);
             if (lane < CLUSTER) {
                 if constexpr (CLUSTER == 1) arrive(previous);
                 else arrive_in_block(previous, lane);
             }
 
-            const int row = (tile.row * CLUSTER + rank) * 128 + consumer * 64;
-            const int column = tile.column * TILE_M;
-            if constexpr (TMA_STORE) {
-                #pragma unroll
-                for (int panel = 0; panel < PANELS; ++panel) {
-                    const unsigned buffer = own_out + panel % OUTS * OUT_BYTES;
-                    // The buffer's last store has read it.
-                    if (threadIdx.x % 128 == 0) wait_for_store_reads<PENDING_STORES>();
-                    named_sync(1 + consumer, 128);
-                    const int own_row = warp * 16 + lane % 16;
-                    // 16 columns each; a row's pieces of 16 bytes are swizzled as TMA expects.
+            #pragma unroll
+            for (int part = 0; part < PARTS; ++part) {
+                const int row = (tile.row * CLUSTER + rank) * 128 + (TURNS ? part : consumer) * 64;
+                const int column = tile.column * TILE_M;
+                if constexpr (TMA_STORE) {
                     #pragma unroll
-                    for (int j = 0; j < 4; ++j) {
-                        const float* const s = sums + panel * 32 + j * 8;
-                        store_matrices(buffer + own_row * 128 + (((2 * j + lane / 16) ^ (own_row & 7)) * 16),
-                                       Short<T>::pack(s[0], s[1]), Short<T>::pack(s[2], s[3]),
-                                       Short<T>::pack(s[4], s[5]), Short<T>::pack(s[6], s[7]));
+                    for (int panel = 0; panel < PANELS; ++panel) {
+                        const unsigned buffer = own_out + (part * PANELS + panel) % OUTS * OUT_BYTES;
+                        // The buffer's last store has read it.
+                        if (threadIdx.x % 128 == 0) wait_for_store_reads<PENDING_STORES>();
+                        named_sync(1 + consumer, 128);
+                        const int own_row = warp * 16 + lane % 16;
+                        // 16 columns each; a row's pieces of 16 bytes are swizzled as TMA expects.
+                        #pragma unroll
+                        for (int j = 0; j < 4; ++j) {
+                            const float* const s = sums[part] + panel * 32 + j * 8;
+                            store_matrices(buffer + own_row * 128 + (((2 * j + lane / 16) ^ (own_row & 7)) * 16),
+                                           Short<T>::pack(s[0], s[1]), Short<T>::pack(s[2], s[3]),
+                                           Short<T>::pack(s[4], s[5]), Short<T>::pack(s[6], s[7]));
+                        }
+                        show_to_async_proxy();
+                        named_sync(1 + consumer, 128);
+                        if (threadIdx.x % 128 == 0) {
+                            if (row < n && column + 64 * panel < m) store_box(map_c, row, column + 64 * panel, buffer);
+                            close_store_group();
+                        }
                     }
-                    show_to_async_proxy();
-                    named_sync(1 + consumer, 128);
-                    if (threadIdx.x % 128 == 0) {
-                        if (row < n && column + 64 * panel < m) store_box(map_c, row, column + 64 * panel, buffer);
-                        close_store_group();
-                    }
+                } else {
+                    store_rounded(sums[part], C, row, column, n, m);
                 }
-            } else {
-                store_rounded(sums, C, row, column, n, m);
             }
         }
         if constexpr (TMA_STORE) {

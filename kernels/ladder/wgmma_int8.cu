@@ -19,6 +19,11 @@
 // Measured on an H200 in turns with the best of cuBLAS and cublasLt: 1.02 at 8192^3 (1,528 TOPS), 0.98 at 4096^3
 // (1,221), 1.06 at 2048^3, 1.10 at 1024^3, 1.27 at 1100^3; with results from registers 0.99, 0.955, 1.00 at the first
 // three. Power limits 8192^3: the clock falls to 1.7 GHz even in single launches.
+// With TURNS (`wgmma_int8_turns`, see clusters.cu) one group multiplies while the other stores its 64 KiB: 148,000
+// cycles at 4096^3 and tensor cores busy in 87 %, not 167,000 and 77 %. In turns with cuBLAS, alone and back to back:
+// 1.03 to 1.08 and 1.04 to 1.08 at 4096^3 (shared tiles 0.94 to 0.96), 1.00 to 1.07 and 1.00 to 1.03 at 8192^3 (0.94 to
+// 1.01), 1.05 to 1.09 and 1.10 to 1.12 at 3072^3 (0.84, 0.86). Lost: tiles of 64 x 256, 0.95 at 4096^3; clusters of
+// two, 1.5 % slower.
 //
 // A is n x p, B is p x m, C is n x m, all row-major; p is at most 2^17 - 1. TMA wants rows of a multiple of 16 bytes:
 // for other p, and for other m, whose results are written from registers, A is copied with a longer pitch first
@@ -61,14 +66,14 @@ __device__ __forceinline__ void store_by_tma(const int (&sums)[COUNT], const Ten
 /// Parameters as of multiply_bytes.
 /// @tparam TMA_STORE  whether TMA stores the results, which takes rows of C of a multiple of 16 bytes; dynamic shared
 ///                    memory is then 33 KiB more, for the barriers and the buffers
-template <int TILE_M, int STAGES, int CLUSTER, int BAND, bool TMA_STORE>
+template <int TILE_M, int STAGES, int CLUSTER, int BAND, bool TMA_STORE, bool TURNS = false>
 __global__ void __launch_bounds__(384, 1)
 wgmma_int8(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
            const __grid_constant__ TensorMap map_c, int* C, int n, int p, int m)
 {
     extern __shared__ unsigned char raw[];
     const unsigned outs = ((shared_address(raw) + 1023) & ~1023u) + STAGES * (BYTES_ROWS + TILE_M) * BYTES_K + 1024;
-    multiply_bytes<TILE_M, STAGES, CLUSTER, BAND>(
+    multiply_bytes<TILE_M, STAGES, CLUSTER, BAND, TURNS>(
         map_a, map_b, 1, n, p, m, AllTiles(), [&](const int (&sums)[TILE_M / 2], PlaceOfSums at) {
             if constexpr (TMA_STORE) {
                 store_by_tma(sums, map_c, outs + (threadIdx.x / 32 - 4) * (OUTS * OUT_BYTES), at, n, m);

@@ -17,7 +17,7 @@ PARAMETERS = registry.parameters(KERNELS)
 CROSS_CHECK = cross_check_points(read_yaml(ROOT / "config/config.yaml"), KERNELS)
 SOURCE_A = ("naive", "tiled", "multi_tile")
 #: Rungs that the recorded run lacks.
-NEWER = {"wgmma_split"}
+NEWER = {"wgmma_split", "wgmma_turns", "wgmma_int8_turns", "transposing_int8"}
 SQUARE = (256, 256, 256)
 
 

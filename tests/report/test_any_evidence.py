@@ -198,7 +198,7 @@ def assert_page_is_whole(folder, study, here, recorded, how, lost, traced, seed)
 #: The kernels of float, double and short numbers that each GPU's ladder does not have.
 FROM_AMPERE = {"pipelined", "async_copies", "mma_sync"}
 RINGS = {"tma_ring", "transposing_ring", "stream_k"}
-WARP_GROUPS = {"wgmma", "warp_specialised", "clusters"}
+WARP_GROUPS = {"wgmma", "warp_specialised", "clusters", "wgmma_turns"}
 FROM_HOPPER = RINGS | WARP_GROUPS | {"dmma", "split_sums", "dmma_split", "mma_split", "wgmma_split"}
 ABSENT = {
     "tesla-v100": FROM_AMPERE | FROM_HOPPER,

@@ -71,6 +71,9 @@ TENSOR_CORES = {
     "wgmma": ("bfloat16", {"tile_m": 128, "stages": 4}, (128, 128), 64),
     "warp_specialised": ("bfloat16", {"tile_m": 256, "stages": 4}, (128, 256), 64),
     "clusters": ("bfloat16", {"tile_m": 256, "stages": 4, "cluster_blocks": 2, "band": 16}, (128, 256), 64),
+    "wgmma_turns": ("half", {"tile_m": 192, "stages": 4, "cluster_blocks": 1, "band": 16}, (128, 192), 64),
+    "wgmma_int8_turns": ("int8", {"tile_m": 128, "stages": 6, "cluster_blocks": 1, "band": 8}, (128, 128), 128),
+    "transposing_int8": ("int8", {"tile_n": 256, "stages": 9, "band": 8}, (256, 128), 64),
     "wgmma_int8": ("int8", {"tile_m": 256, "stages": 4, "cluster_blocks": 2, "band": 16}, (128, 256), 128),
     "double_from_int8": (
         "double",

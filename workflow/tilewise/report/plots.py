@@ -36,6 +36,7 @@ LOOKS = """
     gluon_blocked gluon_persistent numba_naive numba_tiled cutile cutile_tf32 cutile_persistent cutile_persistent_tf32
     warp_naive warp_tiled warp_tiled_tf32 cute_naive batched_ring batched_wgmma cublas_emulated cute_registers cute_ring
     cublas_best dmma_ring wgmma_tf32 double_always split_sums dmma_split mma_split wgmma_split
+    wgmma_turns wgmma_int8_turns transposing_int8
 """.split()
 #: A legend has so many entries at most; more lines are labelled where they end.
 MOST_ENTRIES = 4
