@@ -60,7 +60,7 @@ figures.task("task3", evidence)
 [*tables.OVERVIEW], [*figures.OVERVIEW]
 
 # %%
-report.frame("rungs")[["kernel", "gflops", "gain", "percent_of_anchor", "percent_of_ceiling"]]
+report.frame("rungs")[["kernel", "gflops", "gain", "percent_of_anchor", "limit_percent"]]
 
 # %% [markdown]
 # ## Single numbers

@@ -8,9 +8,10 @@ import synthetic
 
 from tilewise import RECORDED
 from tilewise.evidence import load_evidence, load_platform
-from tilewise.explain import bottleneck, profiles
-from tilewise.explain.bottleneck import LATENCY, bytes_per_multiply_add, limiting_resource, roofs, shares
+from tilewise.explain import climb, profiles
+from tilewise.explain.bottleneck import LATENCY, allowed, limits, roofs
 from tilewise.study import points, registry
+from tilewise.study.precision import bytes_of_product
 
 #: A chip with round numbers: 100 multiprocessors at 1000 MHz make 100 wavefronts, 400 instructions, all 10^9 a second.
 MEASURED = {
@@ -22,46 +23,65 @@ MEASURED = {
 }
 CHIP = roofs(100, MEASURED, "float")
 #: A multiply-add of a warp per nanosecond is 64 GFLOP/s. What uses next to nothing of anything:
-FRUGAL = {"multiply-adds": 1, "issue slots": 1, **dict.fromkeys(("requests", "shared memory"), 0)}
+FRUGAL = {"multiply-adds": 1, "instructions": 1, **dict.fromkeys(("requests", "passes of shared memory"), 0)}
 FRUGAL |= dict.fromkeys(("look-ups in L1", "L1", "memory"), 0)
+
+
+def limit(gflops, needs, chip=CHIP):
+    """The resource that limits a run, and the run's share of the rate that it allows."""
+    _, name, percent, _, _ = limits(gflops, allowed(needs, chip))
+    return name, percent / 100
 
 
 @pytest.mark.parametrize(
     ("gflops", "asks", "name", "share"),
     [
-        (64 * 80, {"shared memory": 1}, "shared memory", 80 / 90),
+        (64 * 80, {"passes of shared memory": 1}, "passes of shared memory", 80 / 90),
         (64 * 80, {"look-ups in L1": 1.1}, "look-ups in L1", 88 / 100),
         (64 * 60, {"L1": 32 * 5}, "L1", 32 * 60 * 5 / 10_000),
         (64 * 50, {"memory": 64}, "memory", 50 * 64 / 4_000),
-        (64 * 50, {"issue slots": 1 / 0.2}, "issue slots", 50 / 0.2 / 400),
-        (24_000, {"issue slots": 1 / 0.95}, "issue slots", 24_000 / 64 / 0.95 / 400),
+        (64 * 50, {"instructions": 1 / 0.2}, "instructions", 50 / 0.2 / 400),
+        (24_000, {"instructions": 1 / 0.95}, "instructions", 24_000 / 64 / 0.95 / 400),
         (24_000, {}, "multiply-adds", 24_000 / 25_000),
-        (3_000, {"shared memory": 0.9}, LATENCY, math.nan),
+        (3_000, {"passes of shared memory": 0.9}, LATENCY, math.nan),
     ],
 )
 def test_the_bottleneck_of_a_kernel_that_has_one(gflops, asks, name, share):
-    used = shares(gflops, FRUGAL | asks, CHIP)
-    assert limiting_resource(used) == (name, pytest.approx(share, nan_ok=True))
+    assert limit(gflops, FRUGAL | asks) == (name, pytest.approx(share, nan_ok=True))
+
+
+def test_the_bound_is_the_rate_of_the_first_limit_and_known_without_one():
+    rates = allowed(FRUGAL | {"passes of shared memory": 1, "requests": 0.8}, CHIP)
+    bound, name, percent, second, other = limits(4_800, rates)
+    assert (bound, name, second) == (64 * 90, "passes of shared memory", "requests")
+    assert (percent, other) == (pytest.approx(100 * 4_800 / bound), pytest.approx(100 * 4_800 / (64 * 100 / 0.8)))
+    assert limits(2_000, rates) == (
+        bound,
+        LATENCY,
+        pytest.approx(math.nan, nan_ok=True),
+        name,
+        pytest.approx(200_000 / bound),
+    )
 
 
 def test_a_kernel_on_the_tensor_cores():
-    asks = {"tensor cores": 1, "shared memory": 0}
-    assert limiting_resource(shares(350_000, asks, roofs(100, MEASURED, "half"))) == (
-        "tensor cores",
-        pytest.approx(0.875),
-    )
-    unknown = shares(350_000, asks, roofs(100, MEASURED, "bfloat16"))
-    assert limiting_resource(unknown)[0] == "", "the roof of its type was not measured"
+    asks = {"tensor cores": 1, "passes of shared memory": 0}
+    assert limit(350_000, asks, roofs(100, MEASURED, "half")) == ("tensor cores", pytest.approx(0.875))
+    unknown = limits(350_000, allowed(asks | {"memory": 1}, roofs(100, MEASURED, "bfloat16")))
+    assert unknown[1] == "memory" and math.isnan(unknown[0]), "the roof of its type was not measured"
+    assert limit(350_000, asks, roofs(100, MEASURED, "bfloat16"))[0] == ""
 
 
 def test_no_kernel_of_the_recorded_run_uses_more_than_there_is_and_the_tensor_cores_limit_with_their_clock():
     [folder] = [each for each in RECORDED.iterdir() if each.name == "nvidia-h200"]
     platform = load_platform(folder, recorded=True)
     evidence = dataclasses.replace(load_evidence([folder]), kernels=registry.load())
-    found = bottleneck.limits(evidence)
+    found = climb.limited_by(evidence)
     assert (found["limit_percent"].dropna() <= 100).all(), found.loc[found["limit_percent"] > 100, "kernel"]
-    tied = found[found["limited_by"].str.contains(" and ")]
-    assert len(tied) and not any(row.second_limit in row.limited_by for row in tied.itertuples())
+    assert found["limit_percent"].dropna().tolist() == pytest.approx(
+        (100 * found["gflops"] / found["bound_gflops"])[found["limit_percent"].notna()].tolist()
+    )
+    assert not (found["second_percent"] > found["limit_percent"]).any()
     own = found.set_index(["kernel", "dtype"])
     gpu = platform.device.gpu
     for kernel in ("wgmma", "warp_specialised", "clusters"):
@@ -76,39 +96,39 @@ def test_no_kernel_of_the_recorded_run_uses_more_than_there_is_and_the_tensor_co
 def test_what_ncu_counted_behind_the_first_cache():
     known = roofs(100, MEASURED | {("l2_bandwidth", "float"): 5_000}, "float")
     asks = FRUGAL | {"L2": 80, "memory": 8}
-    used = shares(64 * 50, asks, known)
-    assert limiting_resource(used) == ("L2", pytest.approx(50 * 80 / 5_000)) and used["memory"] == pytest.approx(0.1)
-    assert limiting_resource(shares(3_000, asks, CHIP))[0] == "", "counted, but the roof was not measured"
+    assert limit(64 * 50, asks, known) == ("L2", pytest.approx(50 * 80 / 5_000))
+    assert allowed(asks, known)["memory"] == pytest.approx(64 * 50 / 0.1)
+    assert limit(3_000, asks)[0] == "", "counted, but the roof was not measured"
 
 
 def test_what_is_not_known_is_not_called_latency():
     """A resource above half limits, whatever else there may be; that none does, is only known if all are."""
-    asks = FRUGAL | {"shared memory": 0.1, "L1": math.nan}
-    assert limiting_resource(shares(3_000, asks, CHIP))[0] == ""
-    assert limiting_resource(shares(64 * 80, asks | {"shared memory": 1}, CHIP))[0] == "shared memory"
-    assert limiting_resource({}) == ("", pytest.approx(math.nan, nan_ok=True))
+    asks = FRUGAL | {"passes of shared memory": 0.1, "L1": math.nan}
+    assert limit(3_000, asks)[0] == ""
+    assert limit(64 * 80, asks | {"passes of shared memory": 1})[0] == "passes of shared memory"
+    assert limit(3_000, {}) == ("", pytest.approx(math.nan, nan_ok=True))
 
 
 def test_without_a_measured_roof_the_clock_gives_it():
-    for cycle, share in ((100, 0.5), (50, 1.0)):
-        assert shares(6_400, {"shared memory": 0.5}, roofs(cycle, {}, "float"))["shared memory"] == pytest.approx(share)
-    cube = {"n": 1000, "p": 1000, "m": 1000}
-    assert bytes_per_multiply_add(cube | {"dtype": "float"}) == pytest.approx(32 * 4 * 3 / 1000)
-    assert bytes_per_multiply_add(cube | {"dtype": "int8"}) == pytest.approx(32 * (1 + 1 + 4) / 1000)
+    needs = {"passes of shared memory": 0.5}
+    for cycle in (100, 50):
+        assert allowed(needs, roofs(cycle, {}, "float")) == {"passes of shared memory": 2 * 64 * cycle}
+    assert bytes_of_product("float", 1000, 1000, 1000) == 4 * 3 * 1000**2
+    assert bytes_of_product("int8", 1000, 1000, 1000) == (1 + 1 + 4) * 1000**2
 
 
 def test_the_table_names_a_limit_for_what_was_counted(tmp_path):
     folder = synthetic.write(tmp_path / "nvidia-h200", with_traffic=True)
     evidence = load_evidence([folder], recorded=tmp_path / "none")
-    found = bottleneck.limits(evidence).set_index(["kernel", "dtype"])
+    found = climb.limited_by(evidence).set_index(["kernel", "dtype"])
     assert set(found["n"]) == {8192} and found.index.is_unique
     tiled = found.loc[("tiled", "float")]
     # 262144 wavefronts of loads and 7 of stores for 256^3 multiply-adds, of which 32 make a warp's.
     wavefronts = (250_000 + 7) / (256**3 / 32)
     assert tiled["hardware_wavefronts_per_100"] == pytest.approx(100 * wavefronts)
     used = {
-        "shared memory": 100 * tiled["gflops"] / 64 * wavefronts / (132 * 1.965),
-        "issue slots": 100 * tiled["gflops"] / 64 / 0.5 / (4 * 132 * 1.965),
+        "passes of shared memory": 100 * tiled["gflops"] / 64 * wavefronts / (132 * 1.965),
+        "instructions": 100 * tiled["gflops"] / 64 / 0.5 / (4 * 132 * 1.965),
         "multiply-adds": 100 * tiled["gflops"] / 61e3,
         "requests": 100 * tiled["gflops"] / 64 * tiled["accesses_per_100"] / 100 / (132 * 1.965),
     }
@@ -116,14 +136,14 @@ def test_the_table_names_a_limit_for_what_was_counted(tmp_path):
     assert tiled["limited_by"] == "" and math.isnan(tiled["limit_percent"])
     busy = evidence.facts["counters"].assign(shared_load_wavefronts=1_000_000)
     evidence = dataclasses.replace(evidence, facts=evidence.facts | {"counters": busy})
-    tiled = bottleneck.limits(evidence).set_index(["kernel", "dtype"]).loc[("tiled", "float")]
+    tiled = climb.limited_by(evidence).set_index(["kernel", "dtype"]).loc[("tiled", "float")]
     wavefronts = (1_000_000 + 7) / (256**3 / 32)
     share = 100 * tiled["gflops"] / 64 * wavefronts / (132 * 1.965)
     assert share > 50
-    assert (tiled["limited_by"], tiled["limit_percent"]) == ("shared memory", pytest.approx(share))
+    assert (tiled["limited_by"], tiled["limit_percent"]) == ("passes of shared memory", pytest.approx(share))
     assert (tiled["second_limit"], tiled["second_percent"]) == ("requests", pytest.approx(used["requests"]))
     assert found.loc[("cublas", "float"), "limited_by"] == "", "nobody counts what a library asks for"
-    assert bottleneck.limits(
+    assert climb.limited_by(
         load_evidence([synthetic.write(tmp_path / "emulator", "emulator")], recorded=tmp_path / "none")
     ).empty
 
@@ -150,12 +170,12 @@ def test_what_limits_follows_from_counters_of_its_own_machine(profiled):
     rows = profiled.gpu
     rows = rows[((rows["kernel"] == "tiled") & (rows["tile"] == 16)).fillna(False)]
     only = dataclasses.replace(profiled, gpu=rows)
-    work, gflops = 2048**3 / 32, bottleneck.limits(only).set_index("dtype").loc["float", "gflops"]
+    work, gflops = 2048**3 / 32, climb.limited_by(only).set_index("dtype").loc["float", "gflops"]
 
     def limit(**changes):
         counted = profiled.facts["counters"].assign(shared_load_wavefronts=0, shared_store_wavefronts=0)
         evidence = dataclasses.replace(only, facts=only.facts | {"counters": counted.assign(**changes)})
-        row = bottleneck.limits(evidence).set_index("dtype").loc["float"]
+        row = climb.limited_by(evidence).set_index("dtype").loc["float"]
         return row["limited_by"], row["limit_percent"]
 
     moved = 4300e9 * 64 * work / (gflops * 1e9)  # as much as memory delivers in the time of the product

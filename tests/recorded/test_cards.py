@@ -10,7 +10,7 @@ import synthetic
 from tilewise import UserError
 from tilewise.__main__ import main
 from tilewise.evidence import load_evidence, load_platform
-from tilewise.explain import duels, variability
+from tilewise.explain import duels, provenance
 from tilewise.recorded import cards
 from tilewise.report import tables
 from tilewise.study import registry
@@ -78,22 +78,22 @@ def test_the_spread_over_cards_is_a_column_and_points_that_differ_have_their_rea
     shown = tables.task("ladder_float", evidence)
     timed = shown[shown["status"] == "ok"]
     assert timed["cards_percent"].tolist() == pytest.approx([6.0] * len(timed))
-    table = variability.cards_differ(evidence)
+    table = provenance.cards_differ(evidence)
     assert set(table["card_count"]) == {3} and set(table["cards_percent"].round(6)) == {6.0}
-    short = table["high_ms"] - table["low_ms"] <= variability.LAUNCH_MS
+    short = table["high_ms"] - table["low_ms"] <= provenance.LAUNCH_MS
     assert table.loc[~short, "why"].str.startswith("the clock: ").all() and not short.all()
     assert (table.loc[short, "why"] == "no more apart than launches on two machines").all()
 
 
 def test_a_card_that_differs_for_no_known_reason_has_none(recorded, tmp_path):
     cards.add_cards([results_on(recorded, tmp_path / "a", OTHER, 1.06)], recorded)
-    table = variability.cards_differ(load_evidence([recorded / "nvidia-h200"], recorded=recorded))
+    table = provenance.cards_differ(load_evidence([recorded / "nvidia-h200"], recorded=recorded))
     assert (table.loc[table["low_ms"] > 1, "why"] == "").all() and (table["low_ms"] > 1).any()
 
 
 def test_short_products_differ_as_launches_do(recorded, tmp_path):
     cards.add_cards([results_on(recorded, tmp_path / "a", OTHER, 1.06, task="task4")], recorded)
-    table = variability.cards_differ(load_evidence([recorded / "nvidia-h200"], recorded=recorded))
+    table = provenance.cards_differ(load_evidence([recorded / "nvidia-h200"], recorded=recorded))
     short = table["low_ms"] < 0.04
     assert short.any() and set(table.loc[short, "why"]) == {"no more apart than launches on two machines"}
 

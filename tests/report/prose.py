@@ -6,7 +6,7 @@ import html
 import json
 import re
 
-from tilewise.explain import variability
+from tilewise.explain import provenance
 from tilewise.report import sections
 
 
@@ -35,4 +35,4 @@ def packed_files(page):
 
 def checks(evidence):
     """What the table of checks has of a run's first machine: check -> words."""
-    return variability.checks(evidence).set_index("fact").iloc[:, 0].to_dict()
+    return provenance.checks(evidence).set_index("fact").iloc[:, 0].to_dict()

@@ -259,7 +259,7 @@ def _fail(*_, **__):
     ("owner", "name", "piece", "section", "beside"),
     [
         (vars(plots), "legend_of_areas", "Figure: Rates on the CPU", "04-further.md", "CPU times."),
-        (TABLES, "cards", "Table: Cards of one model", "06-reading.md", "Provenance."),
+        (TABLES, "by_card", "Table: What each card measured", "06-reading.md", "Provenance."),
         (TABLES, "checks", "Table: Checks", "06-reading.md", "Provenance."),
     ],
 )

@@ -1,4 +1,4 @@
-"""The climb: ceilings from the machine code, each rung beside the one before it, and sentences with their numbers."""
+"""The climb: bounds from the machine code, each rung beside the one before it, and sentences with their numbers."""
 
 import dataclasses
 import math
@@ -13,8 +13,8 @@ from tilewise.explain import climb
 from tilewise.report import articles, figures
 from tilewise.study import columns
 
-#: What `synthetic.facts` measures: the rate of float multiply-adds alone.
-ROOF = 61e3
+#: GFLOP/s of a multiply-add in every slot of the four schedulers of 132 multiprocessors, at the clock of the rows.
+SLOTS = 64 * 4 * 132 * 1.965
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +42,13 @@ def only(table, **where):
     return row
 
 
-def test_the_ceiling_is_the_share_of_the_rate_of_multiply_adds(gpu):
-    found = only(climb.loops(gpu), kernel="tiled", dtype="float")
-    assert found["ceiling_gflops"] == pytest.approx(0.5 * ROOF, rel=1e-3)
-    assert found["percent_of_ceiling"] == pytest.approx(100 * found["gflops"] / found["ceiling_gflops"])
+def test_instructions_allow_the_share_of_multiply_adds_of_the_slots_of_the_schedulers(gpu):
+    """At the clock of the row, whatever multiply-adds alone reach."""
+    quarter = changed(gpu, "instructions", multiply_add_share=0.25)
+    found = only(climb.instructions(quarter), kernel="tiled", dtype="float")
+    assert found["bound_gflops"] == pytest.approx(SLOTS / 4) and found["others_per_100"] == 300
+    found = only(climb.instructions(gpu), kernel="tiled", dtype="float")
+    assert found["bound_gflops"] == pytest.approx(SLOTS / 4 / 0.6), "60 requests for 100 multiply-adds are worse"
     assert found["others_per_100"] == 100 and found["accesses_per_100"] == 60
     assert found["shared_bytes_per_multiply_add"] == 30 * 4 / 50
     assert found["reused_per_multiply_add"] == 0.5
@@ -54,18 +57,19 @@ def test_the_ceiling_is_the_share_of_the_rate_of_multiply_adds(gpu):
 def test_units_of_half_rate_leave_the_other_slots_free(gpu):
     """A double multiply-add takes two cycles of its units: half of the slots are enough, and a third is too little."""
     roofs = gpu.facts["bandwidth"]
-    double = roofs[roofs["quantity"] == "multiply_add_rate"].assign(dtype="double", measured=30e3)
+    double = roofs[roofs["quantity"] == "multiply_add_rate"].assign(dtype="double", measured=25e3)
     gpu = dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": pd.concat([roofs, double], ignore_index=True)})
-    assert only(climb.loops(gpu), kernel="tiled", dtype="double")["ceiling_gflops"] == pytest.approx(30e3)
+    assert only(climb.instructions(gpu), kernel="tiled", dtype="double")["bound_gflops"] == pytest.approx(25e3)
     third = changed(gpu, "instructions", multiply_add_share=1 / 3)
-    found = only(climb.loops(third), kernel="tiled", dtype="double")
-    assert found["ceiling_gflops"] == pytest.approx(20e3, rel=1e-3)
+    found = only(climb.instructions(third), kernel="tiled", dtype="double")
+    assert found["bound_gflops"] == pytest.approx(SLOTS / 3)
 
 
-def test_tensor_cores_and_devices_without_a_measured_rate_have_no_ceiling(gpu):
-    assert math.isnan(only(climb.loops(gpu), kernel="dmma", dtype="double")["ceiling_gflops"])
+def test_tensor_cores_have_no_bound_without_their_measured_rate(gpu):
+    assert math.isnan(only(climb.instructions(gpu), kernel="dmma", dtype="double")["bound_gflops"])
     unmeasured = changed(gpu, "bandwidth", measured=float("nan"))
-    assert climb.loops(unmeasured)["ceiling_gflops"].isna().all()
+    tiled = only(climb.instructions(unmeasured), kernel="tiled", dtype="float")
+    assert tiled["bound_gflops"] == pytest.approx(SLOTS / 4 / 0.6), "the clock alone gives the roof of requests"
 
 
 def test_rungs_stand_in_the_order_of_the_registry_with_the_library_last(gpu):
@@ -115,16 +119,17 @@ def test_occupancy_and_waves_follow_from_the_launch(recorded):
     assert found.loc["stream_k", "waves"] == 1
 
 
-def test_no_recorded_kernel_exceeds_its_ceiling(recorded):
-    """Every recorded instance was read, and the ceiling is one: the best rungs come near it."""
-    loops = climb.instructions(recorded)
+def test_no_recorded_kernel_exceeds_its_bound(recorded):
+    """Every recorded instance was read, and the bound is one: the best rungs come near it."""
+    loops, rows = recorded.facts["instructions"], climb.explained(recorded.gpu, recorded)
     elsewhere = ("accuracy", "energy", "sizes", "batches", "grading")  # their rows are no points of a sweep
     others = {name for table in elsewhere for name in recorded.facts[table]["kernel"]}
-    assert set(loops[loops["gflops"].isna()]["kernel"]) <= others and (loops["other"] == 0).all()
+    timed = pd.MultiIndex.from_frame(loops[climb.INSTANCE]).isin(pd.MultiIndex.from_frame(rows[climb.INSTANCE]))
+    assert set(loops[~timed]["kernel"]) <= others and (loops["other"] == 0).all()
     spilling = loops[loops["spills"] > 0]
     assert set(spilling["kernel"]) <= {"multi_tile"} and (spilling["dtype"] == "double").all()  # far past its optimum
-    known = loops["percent_of_ceiling"].dropna()
-    assert len(known) > 50 and 90 < known.max() < 100
+    share = (100 * rows["gflops"] / rows["bound_gflops"]).dropna()
+    assert len(share) > 500 and 90 < share.max() <= 100 and rows["limit_percent"].max() == share.max()
 
 
 # ---- Sentences and figures -------------------------------------------------------------------------------------------
@@ -140,7 +145,7 @@ def test_nothing_timed_has_no_rungs(gpu):
 def test_a_run_without_machine_code_still_climbs(gpu):
     bare = dataclasses.replace(gpu, facts=gpu.facts | {"instructions": gpu.facts["instructions"].head(0)})
     rungs = climb.rungs(climb.climb(bare, "ladder_float"), bare)
-    assert rungs["gflops"].notna().all() and rungs["ceiling_gflops"].isna().all()
+    assert rungs["gflops"].notna().all() and rungs["bound_gflops"].isna().all()
     terms = dict(articles.box(rungs, "tiled"))
     assert "TFLOP/s" in terms["Measured"] and "limited by" not in terms.get("Upper bound", "")
     assert figures.svg(figures.draw("rungs", bare, rungs)).count("<path") > 10
@@ -152,7 +157,7 @@ def test_the_ladder_has_its_lines(gpu):
         "cuBLAS: ",
         "multiply-adds alone, measured: 61",
         "peak at 1,980 MHz: 66.9",
-        "ceiling of its instructions",
+        "upper bound",
     ):
         assert words in drawn
 

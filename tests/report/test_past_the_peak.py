@@ -7,7 +7,7 @@ import pytest
 import synthetic
 
 from tilewise.evidence import load_evidence
-from tilewise.explain import accuracy, timings
+from tilewise.explain import grades, timings
 from tilewise.report import figures, tables
 
 
@@ -27,7 +27,7 @@ def emulated(tmp_path_factory):
 def test_the_gate_in_words(evidence):
     def found(facts):
         own = dataclasses.replace(evidence, facts=evidence.facts | {"accuracy": facts})
-        return accuracy.gate(tables.accuracy(own)).set_index("kernel")
+        return grades.gate(tables.accuracy(own)).set_index("kernel")
 
     facts = evidence.facts["accuracy"]
     own = found(facts).loc["float_from_half"]
@@ -42,7 +42,7 @@ def test_the_gate_in_words(evidence):
 
 
 def test_without_a_gpu_the_gate_has_no_verdict(emulated):
-    assert accuracy.gate(tables.accuracy(emulated)).empty
+    assert grades.gate(tables.accuracy(emulated)).empty
 
 
 def test_the_figure_of_accuracy_draws_the_largest_square(evidence, emulated):

@@ -37,16 +37,12 @@ def test_one_run_says_nothing_about_what_lies_between_runs(gpu):
 
 
 def test_what_lies_between_runs(gpu):
-    """Of four points one is apart by 3 %, of less than 10 µs; one by 1.5 %; and one by 5 %, at a lowered clock."""
+    """Of four points one is apart by 3 %, one by 1.5 %, and one by 5 %."""
     rows = naive_square(gpu).head(4).assign(runs=3, time_ms=[5.0, 6.0, 7.0, 0.008])
     factor = np.array([1.001, 1.015, 1.05, 1.03])
     rows = rows.assign(run_low_ms=rows["time_ms"], run_high_ms=rows["time_ms"] * factor)
-    rows = rows.assign(sm_clock_min_mhz=[1980, 1980, 1700, 1980])
     words = checks(with_rows(gpu, rows))["runs that agree"]
-    assert words == (
-        "25 % within 1 %, 50 % within 2 % of 4 points; the farthest apart are 5 %; of those beyond 2 %, 1 take less "
-        "than 10 µs and 1 ran at a lowered clock"
-    )
+    assert words == "25 % within 1 %, 50 % within 2 % of 4 points; the farthest apart are 5 %"
     found = timings.describe(with_rows(gpu, rows).gpu, gpu)["between_percent"]
     assert found.tolist() == pytest.approx([0.1, 1.5, 5, 3])
 
@@ -67,7 +63,7 @@ def test_clocks(gpu):
         .assign(sm_clock_mhz=[1980.0, 1965.0, 1500.0], sm_clock_min_mhz=[1980.0, 1724.0, 1490.0])
     )
     words = checks(with_rows(gpu, rows))["lowered clocks"]
-    assert words.startswith("2 of 3 points below 97 % of 1,980 MHz; the lowest median, 1,500 MHz, is that of naive (")
+    assert words == "2 of 3 points below 97 % of 1,980 MHz, down to 1,500 MHz"
     never = with_rows(gpu, rows.assign(sm_clock_mhz=1979.0, sm_clock_min_mhz=None))
     assert checks(never)["lowered clocks"] == "0 of 3 points below 97 % of 1,980 MHz"
 

@@ -1,11 +1,17 @@
-"""Find the bottleneck of a kernel: the resource with the largest used share.
+"""The model of bottlenecks: the rate that each resource of a GPU alone would allow a kernel.
 
-A share is what the kernel needs per multiply-add, counted by the emulator, by the hardware or in the machine code,
-times the measured rate of multiply-adds, over what the device can deliver: its roof, measured by the task `bandwidth`,
-or else what its clock and its units allow. The roof of the tensor cores is their peak at the clock of the run, because
-power lowers that clock in long products more than in the short ones that measure the roof. Traffic behind the first
-cache is what ncu counted at the shape that it profiled; if it did not, that of memory is the least that there can be,
-every matrix once, and that of the second cache is left out.
+The rate is the roof of the resource over what a multiply-add of a warp needs of it, as counted by the hardware, by the
+emulator or in the machine code. The lowest of these rates is the bound of the kernel, and its resource limits the
+kernel. A roof is what the task `bandwidth` measured, or else what the clock and the units allow:
+
+- instructions: one per cycle and scheduler at the clock of the row. A multiply-add takes one of these slots like any
+  other instruction. That multiply-adds alone reach less is a roof of its own, of the multiply-adds, and the only one if
+  their units take one in every second cycle, such as Hopper's for double;
+- requests and look-ups in L1: one per cycle and multiprocessor at the clock of the row;
+- tensor cores: their peak at the clock of the row, because power lowers that clock in long products more than in the
+  short ones that measure the roof;
+- memory: if ncu did not count its traffic, the need is the least that there can be, every matrix once. Traffic of the
+  second cache is then left out.
 """
 
 import math
@@ -15,16 +21,46 @@ from typing import Any
 import pandas as pd
 
 from tilewise.evidence import Evidence
-from tilewise.explain.climb import explained
-from tilewise.explain.timings import LOWERED, fastest_first, largest_square, swept_tasks
-from tilewise.explain.traffic import bytes_per_multiply_add
+from tilewise.explain.timings import LOWERED
+from tilewise.study.columns import SHAPE
 from tilewise.study.device import SCHEDULERS, WARP
-from tilewise.study.precision import ON_TENSOR_CORES
+from tilewise.study.precision import ON_TENSOR_CORES, bytes_of_product
 
-#: If no resource is used more than this, the kernel waits: for loads, for barriers, or for a launch.
+#: A kernel that reaches no more of its bound than this waits: for loads, for barriers, or for a launch.
 HALF, LATENCY = 0.5, "latency"
-#: A resource of which this much of the largest share is used limits as much: roofs are not known any better.
-TIED = 0.98
+#: The columns that `beside_bounds` adds, with their types.
+BOUNDS = dict.fromkeys(("bound_gflops", "limited_by", "limit_percent", "second_limit", "second_percent"), "float64")
+BOUNDS |= {"limited_by": "str", "second_limit": "str"}
+
+
+def beside_bounds(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Adds BOUNDS to rows with the counts of their kernels (`climb.explained`)."""
+    gpus = {gpu.name: (gpu.device.gpu, evidence.roofs(gpu.name)) for gpu in evidence.gpus}
+    found = [limits(row["gflops"], _rates(row, *gpus[row["platform"]])) for row in rows.to_dict("records")]
+    rows = rows.join(pd.DataFrame(found, columns=[*BOUNDS], index=rows.index).astype(BOUNDS))
+    highest = rows["platform"].map({name: gpu["sm_clock_mhz"] for name, (gpu, _) in gpus.items()}).astype("float64")
+    lowered = (rows["limited_by"] == "tensor cores") & (rows["sm_clock_mhz"] < LOWERED * highest)
+    return rows.assign(limited_by=rows["limited_by"].mask(lowered, "tensor cores, whose clock was lowered"))
+
+
+def limits(gflops: float, allowed: Mapping[str, float]) -> tuple[float, str, float, str, float]:
+    """The bound of a run in GFLOP/s, the two resources that allow the lowest rates, and the run's rate in % of these.
+
+    `allowed` is the rate that each resource allows, NaN if that is not known. The first limit is LATENCY, without a
+    percentage, if the run reaches at most half of every rate, and empty if it reaches at most half of those that are
+    known. A kernel of the tensor cores has no bound without their rate.
+    """
+    known = sorted((rate, name) for name, rate in allowed.items() if not math.isnan(rate))
+    bound = known[0][0] if known and not math.isnan(allowed.get("tensor cores", 0)) else math.nan
+    if not (known and gflops > HALF * known[0][0]):
+        known.insert(0, (math.nan, LATENCY if known and len(known) == len(allowed) else ""))
+    (first, name), (second, other) = [*known, (math.nan, "")][:2]
+    return bound, name, 100 * gflops / first, other, 100 * gflops / second
+
+
+def allowed(needs: Mapping[str, float], roofs: Mapping[str, float]) -> dict[str, float]:
+    """The rate in GFLOP/s that each resource alone allows, from the needs of a multiply-add of a warp."""
+    return {name: 2 * WARP * roofs[name] / need if need else math.inf for name, need in needs.items()}
 
 
 def roofs(cycle: float, measured: Mapping[tuple[str, str], float], dtype: str) -> dict[str, float]:
@@ -40,66 +76,30 @@ def roofs(cycle: float, measured: Mapping[tuple[str, str], float], dtype: str) -
     return {
         "tensor cores": of("tensor_rate", dtype=dtype) / (2 * WARP),
         "multiply-adds": of("multiply_add_rate", dtype=dtype) / (2 * WARP),
-        "shared memory": of("shared_wavefronts_16_bytes", cycle),
+        "instructions": SCHEDULERS * cycle,
+        "requests": cycle,
+        "passes of shared memory": of("shared_wavefronts_16_bytes", cycle),
         "look-ups in L1": cycle,
         "L1": of("l1_bandwidth", 128 * cycle),
         "L2": of("l2_bandwidth"),
         "memory": of("memory_bandwidth"),
-        "requests": cycle,
-        "issue slots": SCHEDULERS * cycle,
     }
 
 
-def shares(gflops: float, needs: Mapping[str, float], roofs: Mapping[str, float]) -> dict[str, float]:
-    """The share of its roof that a run at this rate used, per resource; NaN where it is not known.
-
-    `needs` are those of a multiply-add of a warp.
-    """
-    return {name: gflops / (2 * WARP) * need / roofs[name] for name, need in needs.items()}
-
-
-def limiting_resource(used: Mapping[str, float]) -> tuple[str, float]:
-    """The resource with the largest share, and the share; `latency`, which has no share, if none is above half.
-
-    Resources that are TIED are named together, the largest first. Nothing, and NaN, if none of those that are known is
-    above half and one is not known.
-    """
-    known = {name: share for name, share in used.items() if not math.isnan(share)}
-    name = max(known, key=lambda resource: known[resource], default="")
-    if name and known[name] > HALF:
-        tied = sorted((other for other in known if known[other] >= TIED * known[name]), key=lambda other: -known[other])
-        return " and ".join(tied), known[name]
-    return (LATENCY if name and len(known) == len(used) else ""), math.nan
-
-
-def limits(evidence: Evidence) -> pd.DataFrame:
-    """Bottlenecks of the best choice of each kernel and element type at the largest square product of each GPU.
-
-    `limited_by` is the resource with the largest share of its roof, `limit_percent` the share, and `second_limit` and
-    `second_percent` the next; the roofs are those at the row's own clock, where they follow from one.
-    """
-    rows = largest_square(evidence.select_tasks(*swept_tasks(evidence)).gpu)
-    rows = fastest_first(rows).drop_duplicates(["platform", "kernel", "dtype"])
-    rows = explained(rows, evidence)
-    found = [_limits_of(row, evidence) for row in rows.to_dict("records")]
-    names = ["limited_by", "limit_percent", "second_limit", "second_percent"]
-    added = pd.DataFrame(found, columns=names, index=rows.index)
-    types = {name: "float64" if name.endswith("percent") else "str" for name in names}
-    return rows.join(added.astype(types)).sort_values(["platform", "dtype", "gflops"], kind="stable", ignore_index=True)
-
-
-def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, str, float]:
-    """The two resources that a run used most, each with its share in percent."""
+def _rates(
+    row: Mapping[str, Any], gpu: Mapping[str, Any], measured: Mapping[tuple[str, str], float]
+) -> dict[str, float]:
+    """The rate in GFLOP/s that each resource allows a row; nothing if the kernel's needs are not counted."""
     coded = isinstance(row["multiply_add"], str) and row["multiply_add"] != ""
     # Nothing is counted of a library, nor of a kernel without machine code that may use either units.
     if row["anchor"] or not (coded or row["dtype"] in ON_TENSOR_CORES):
-        return "", math.nan, "", math.nan
-    gpu, least = evidence.device(row["platform"]).gpu, bytes_per_multiply_add(row)
+        return {}
     clock = gpu["sm_clock_mhz"] if pd.isna(row["sm_clock_mhz"]) else row["sm_clock_mhz"]
-    slowed = clock / gpu["sm_clock_mhz"]
-    found = roofs(gpu["sms"] * clock / 1000, evidence.roofs(row["platform"]), row["unit_dtype"])
+    found = roofs(gpu["sms"] * clock / 1000, measured, row["unit_dtype"])
+    n, p, m = (int(row[name]) for name in SHAPE)
+    least = WARP * bytes_of_product(row["dtype"], n, p, m) / (n * p * m)  # every matrix once
     needs = {
-        "shared memory": row["wavefronts_per_100"] / 100,
+        "passes of shared memory": row["wavefronts_per_100"] / 100,
         "look-ups in L1": row["lines_per_100"] / 100,
         "L1": 32 * row["sectors_per_100"] / 100,
         "memory": least if pd.isna(row["dram_bytes_each"]) else max(least, row["dram_bytes_each"]),
@@ -107,19 +107,16 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
     if pd.notna(row["l2_bytes_each"]):
         needs["L2"] = row["l2_bytes_each"]
     if "MMA" in row["multiply_add"] if coded else row["unit"] == "tensor core":
+        peaks = gpu["peak_gflops"] or {}
+        if row["unit_dtype"] in ON_TENSOR_CORES and row["unit_dtype"] in peaks:
+            found["tensor cores"] = clock / gpu["sm_clock_mhz"] * peaks[row["unit_dtype"]] / (2 * WARP)
         needs["tensor cores"] = row["unit_products"]
-        if row["unit_dtype"] in ON_TENSOR_CORES and row["unit_dtype"] in (gpu["peak_gflops"] or {}):
-            found["tensor cores"] = slowed * gpu["peak_gflops"][row["unit_dtype"]] / (2 * WARP)
     else:  # an instruction of the tensor cores does more than one multiply-add per thread
-        needs |= {"multiply-adds": row["unit_products"], "requests": row["accesses_per_100"] / 100}
-        needs["issue slots"] = 100 / row["executed_percent"]
-    used = shares(row["gflops"], needs, found)
-    uncounted = pd.isna(row["hardware_wavefronts_per_100"])
-    if uncounted and used["shared memory"] > 1:  # the emulator counted reads that the compiler joins
-        used["shared memory"] = math.nan
-    name, share = limiting_resource(used)
-    if name == "tensor cores" and slowed < LOWERED:
-        name = "tensor cores, whose clock was lowered"
-    others = sorted((part, other) for other, part in used.items() if not (part >= TIED * share or math.isnan(part)))
-    second = others[-1] if others else (math.nan, "")
-    return name, 100 * share, second[1], 100 * second[0]
+        needs |= {"multiply-adds": row["unit_products"], "instructions": 100 / row["executed_percent"]}
+        needs["requests"] = row["accesses_per_100"] / 100
+    rates = allowed(needs, found)
+    emulated = ["look-ups in L1", "L1"]
+    if pd.isna(row["hardware_wavefronts_per_100"]):
+        emulated.append("passes of shared memory")
+    # The emulator counts reads that the compiler joins, and at another shape, whose rows may lie across cache lines.
+    return rates | {name: math.nan for name in emulated if rates[name] < row["gflops"]}

@@ -1,6 +1,5 @@
 """Rates over sizes, from the task `sizes`: the fastest kernel of each product, and products limited by a launch."""
 
-import math
 from enum import StrEnum
 
 import numpy as np
@@ -8,7 +7,7 @@ import pandas as pd
 
 from tilewise.evidence import Evidence
 from tilewise.explain import provenance
-from tilewise.explain.timings import beside_anchor, cubes, made_of_short, timed_rows, with_words
+from tilewise.explain.timings import CASE, beside_anchor, cubes, made_of_short, timed_rows, with_words
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 
@@ -44,19 +43,14 @@ def below_roofs(evidence: Evidence) -> pd.DataFrame:
 
     A product at the first takes as long as an empty kernel; the second is what the units of the type alone reached.
     """
-    overheads = provenance.overheads(evidence.shown_platforms)
-    roofs = {platform.name: evidence.roofs(platform.name) for platform in evidence.shown_platforms}
-    rows = over_size(evidence).sort_values("time_ms", kind="stable")
-    rows = rows.drop_duplicates(["platform", "kernel", "dtype", *SHAPE]).sort_index(ignore_index=True)
-    work = 2e-3 * rows[SHAPE].astype("float64").prod(axis=1)  # 10^9 operations a second, over µs
-    found = [
-        roofs[platform].get(("tensor_rate", dtype), roofs[platform].get(("multiply_add_rate", dtype), math.nan))
-        for platform, dtype in zip(rows["platform"], rows["dtype"])
-    ]
-    return rows.assign(
-        roof_gflops=found,
-        launch_gflops=work.to_numpy() / rows["platform"].map(overheads).astype("float64"),
+    rows = over_size(evidence).sort_values("time_ms", kind="stable").drop_duplicates(CASE).sort_index(ignore_index=True)
+    roofs = evidence.facts["bandwidth"].pivot_table(index=["platform", "dtype"], columns="quantity", values="measured")
+    units = (
+        roofs.reindex(columns=["tensor_rate", "multiply_add_rate"]).bfill(axis=1)["tensor_rate"].rename("roof_gflops")
     )
+    overheads = rows["platform"].map(provenance.overheads(evidence.shown_platforms)).astype("float64")
+    work = 2e-3 * rows[SHAPE].astype("float64").prod(axis=1)  # 10^9 operations a second, over µs
+    return rows.merge(units, how="left", on=["platform", "dtype"]).assign(launch_gflops=work / overheads)
 
 
 def at_every_size(evidence: Evidence) -> pd.DataFrame:
@@ -72,9 +66,8 @@ def at_every_size(evidence: Evidence) -> pd.DataFrame:
     share, anchor = own["percent_of_anchor"] / 100, 100 * own["gflops"] / own["percent_of_anchor"]
     launch = anchor.clip(lower=own["gflops"]) >= LAUNCH_DECIDES * own["launch_gflops"]
     rules = np.select([launch, share > 1 / LEVEL, share < LEVEL], [Rules.LAUNCH, Rules.OWN, Rules.LIBRARY], Rules.EQUAL)
-    return own.assign(rules=pd.Series(rules, own.index, "str"), anchor_gflops=anchor).sort_values(
-        ["platform", "dtype", *SHAPE], kind="stable", ignore_index=True
-    )
+    own = own.assign(rules=pd.Series(rules, own.index, "str"), anchor_gflops=anchor)
+    return own.sort_values(key, kind="stable", ignore_index=True)
 
 
 def size_ranges(evidence: Evidence) -> pd.DataFrame:
@@ -94,8 +87,7 @@ def size_ranges(evidence: Evidence) -> pd.DataFrame:
 
 
 def batches(evidence: Evidence) -> pd.DataFrame:
-    """The timed products of many matrices at once, with words and the rate as a percentage of the library's batched
-    call."""
+    """The timed products of many matrices at once, with words and the share of the library's batched call."""
     rows = _beside_library(evidence.facts["batches"], evidence)
     return rows.assign(batch_shape=rows["batch"].astype("str") + " × " + rows["shape"])
 

@@ -3,8 +3,8 @@
 import pandas as pd
 
 from tilewise.evidence import Evidence
-from tilewise.explain.timings import LOWERED, by_shape, describe, fastest_first
-from tilewise.explain.variability import on_all_cards
+from tilewise.explain.provenance import on_all_cards
+from tilewise.explain.timings import CASE, LOWERED, by_shape, describe, fastest_first
 from tilewise.study.accuracy import ROUNDING
 from tilewise.study.columns import SHAPE
 from tilewise.study.status import Status
@@ -34,19 +34,13 @@ def duels(evidence: Evidence) -> pd.DataFrame:
         sustained_gflops=table["gflops"] * table["time_ms"] / table["sustained_ms"],
         power_limited=slower.astype("boolean").where(table["sustained_mhz"].notna()),
     )
-    return by_shape(_over_cards(table, evidence))
-
-
-def _over_cards(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """The rows of a table with the ratios on all cards that timed their points in turns, if several did."""
-    key = ["platform", "task", "kernel", "dtype", *SHAPE, *evidence.choice]
-    rows = on_all_cards(table, evidence, [*key, "gpu_uuid", "vs_best", "sustained_vs_best"])
-    groups = rows[rows["vs_best"].notna()].groupby(key, sort=False, dropna=False)
-    found = groups.agg(
+    key = ["task", *CASE, *evidence.choice]
+    rows = on_all_cards(table, evidence, [*key, "gpu_uuid", "vs_best", "sustained_vs_best"]).dropna(subset="vs_best")
+    over_cards = rows.groupby(key, sort=False, dropna=False).agg(
         card_count=("gpu_uuid", "nunique"),
         cards_low=("vs_best", "min"),
         cards_high=("vs_best", "max"),
         cards_sustained_low=("sustained_vs_best", "min"),
         cards_sustained_high=("sustained_vs_best", "max"),
-    ).reset_index()
-    return table.merge(found[found["card_count"] > 1], how="left", on=key)
+    )
+    return by_shape(table.merge(over_cards[over_cards["card_count"] > 1].reset_index(), how="left", on=key))

@@ -1,6 +1,5 @@
 """ncu's counters of the timed launches: instructions, requests, bytes, and stall reasons of warps."""
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,12 +13,9 @@ from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.precision import bytes_of_product
 
-#: The states of a warp in which it waits, as ncu names them.
-WAITS = [
-    name.removeprefix("stall_")
-    for name in columns.FILES["counters"]
-    if name.startswith("stall_") and not name.endswith("selected")
-]
+#: The columns of the states of a warp, and those of the states in which it waits.
+STATES = [name for name in columns.FILES["counters"] if name.startswith("stall_")]
+WAITS = [name for name in STATES if not name.endswith("selected")]
 #: What ncu counted of a launch, per multiply-add of a warp: it depends on a kernel's parameters, hardly on the shape.
 PER_MULTIPLY_ADD = ["executed_each", "requests_each", "dram_bytes_each", "l2_bytes_each"]
 PER_MULTIPLY_ADD += ["hardware_wavefronts_per_100", "hardware_conflict_percent"]
@@ -29,50 +25,33 @@ REQUESTS = [f"{where}_{what}_requests" for where in ("shared", "global") for wha
 ALIKE = 0.05
 
 
-@functools.lru_cache(maxsize=4)
-def _largest_counted(evidence: Evidence) -> tuple[pd.DataFrame, list[str]]:
-    """The largest launch that ncu counted of each kernel with each choice of parameters, with its `work`, and the
-    columns that name it."""
-    counted = with_work(evidence.facts["counters"])
-    key = ["platform", "kernel", "dtype", *evidence.choice]
-    return counted.sort_values("work", kind="stable").drop_duplicates(key, keep="last"), key
-
-
-def beside_hardware(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Adds the columns PER_MULTIPLY_ADD from the largest launch that ncu counted with the row's own parameters.
+def beside_counters(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Adds what ncu counted of the largest launch with the row's own parameters: PER_MULTIPLY_ADD, and if the rate of
+    the row is like that of the launch, issue_percent and the stalls.
 
     The compiler joins loads that the source makes one by one, which the emulator does not see.
     """
-    counted, key = _largest_counted(evidence)
+    key = ["platform", "kernel", "dtype", *evidence.choice]
+    timed = evidence.gpu[evidence.gpu["gflops"].notna()]
+    timed = timed.groupby([*key, *SHAPE], dropna=False)["gflops"].max().rename("counted_gflops").reset_index()
+    counted = with_work(evidence.facts["counters"]).sort_values("work", kind="stable")
+    counted = counted.drop_duplicates(key, keep="last").merge(timed, how="left", on=[*key, *SHAPE])
     work, (wavefronts, conflicts) = counted["work"], shared_memory(counted)
     executed = counted["executed_instructions"].astype("float64")
     # Instructions and requests are both as executed, or both of the machine code.
     requests = counted[REQUESTS].astype("float64").sum(axis=1, skipna=False).where(executed.notna())
-    counted = counted.assign(
+    seen = ["issue_percent", *STATES]
+    added = counted[[*key, *seen, "counted_gflops"]].assign(
         executed_each=executed / work,
         requests_each=requests / work,
-        dram_bytes_each=_dram_bytes(counted) / work,
+        dram_bytes_each=(counted["dram_read_bytes"] + counted["dram_written_bytes"]).astype("float64") / work,
         l2_bytes_each=32 * counted["l2_sectors"].astype("float64") / work,
         hardware_wavefronts_per_100=wavefronts,
         hardware_conflict_percent=conflicts,
     )
-    return table.merge(counted[[*key, *PER_MULTIPLY_ADD]], how="left", on=key)
-
-
-def beside_schedulers(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Adds issue_percent and the stalls that ncu saw, of rows whose rate is like that of the launch it counted."""
-    counted, key = _largest_counted(evidence)
-    timed = evidence.gpu[evidence.gpu["gflops"].notna()]
-    timed = timed.groupby([*key, *SHAPE], dropna=False)["gflops"].max().rename("counted_gflops").reset_index()
-    counted = counted.merge(timed, how="left", on=[*key, *SHAPE])
-    seen = ["issue_percent", *(name for name in counted if name.startswith("stall_"))]
-    table = table.merge(counted[[*key, *seen, "counted_gflops"]], how="left", on=key)
+    table = table.merge(added, how="left", on=key)
     alike = (table["gflops"] / table["counted_gflops"] - 1).abs() < ALIKE
     return table.assign(**{name: table[name].where(alike) for name in seen}).drop(columns="counted_gflops")
-
-
-def _dram_bytes(counted: pd.DataFrame) -> pd.Series:
-    return (counted["dram_read_bytes"] + counted["dram_written_bytes"]).astype("float64")
 
 
 def profiled(evidence: Evidence) -> pd.DataFrame:
@@ -85,24 +64,20 @@ def profiled(evidence: Evidence) -> pd.DataFrame:
     rows = with_work(rows[rows["profiled_ns"].notna()])
     records = rows.to_dict("records")
     least = [bytes_of_product(row["dtype"], row["n"], row["p"], row["m"]) for row in records]
-    waits = pd.Series([_waits(row) for row in records], index=rows.index, dtype="str")
+    waits = [[(name, each) for name, each in waits_of(row)[:3] if each >= 0.05] for row in records]
+    words = [", ".join(f"{columns.heading(name)} {rounded(each)}" for name, each in row) for row in waits]
+    moved = (rows["dram_read_bytes"] + rows["dram_written_bytes"]).astype("float64")
     rows = rows.assign(
         profiled_ms=rows["profiled_ns"].astype("float64") / 1e6,
         wavefronts_per_100=shared_memory(rows)[0],
-        dram_gb=_dram_bytes(rows) / 1e9,
-        matrices_moved=_dram_bytes(rows) / pd.Series(least, rows.index, "float64"),
-        waits=waits,
+        dram_gb=moved / 1e9,
+        matrices_moved=moved / pd.Series(least, rows.index, "float64"),
+        waits=pd.Series(words, index=rows.index, dtype="str"),
     )
     return by_kernel(rows, evidence).sort_values("platform", kind="stable", ignore_index=True).drop(columns="work")
 
 
 def waits_of(row: Mapping[str, Any]) -> list[tuple[str, float]]:
     """The states of WAITS that ncu saw, each with how many of a scheduler's warps wait in it, the most first."""
-    found = [(name, row[f"stall_{name}"]) for name in WAITS if not pd.isna(row[f"stall_{name}"])]
+    found = [(name, row[name]) for name in WAITS if not pd.isna(row[name])]
     return sorted(found, key=lambda state: -state[1])
-
-
-def _waits(row: Mapping[str, Any]) -> str:
-    """The three states in which most of a scheduler's warps wait, with how many of them do."""
-    first = [(name, each) for name, each in waits_of(row)[:3] if each >= 0.05]
-    return ", ".join(f"{columns.heading(f'stall_{name}')} {rounded(each)}" for name, each in first)

@@ -1,44 +1,20 @@
-"""Tables of the runs: machines, cards, sources, durations, and verification."""
+"""Tables of the runs: machines, cards and sources; verification, and variation between runs and between cards."""
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
 from tilewise.evidence import Evidence, Platform
-from tilewise.explain.timings import describe, short_card
+from tilewise.explain.number_format import rounded
+from tilewise.explain.timings import CASE, LOWERED, describe, short_card, with_words
 from tilewise.study import builds, columns
-from tilewise.study.columns import SHAPE
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Status
 
-
-def cards(evidence: Evidence) -> pd.DataFrame:
-    """Comparison of the cards of one model: one row per platform of this run whose model another platform has too.
-
-    At each point that all of them measured, a card's rate is divided by the median over the cards; the row has the
-    median of these quotients. It is without rows if every card is of another model.
-    """
-    gpus = [platform for platform in evidence.platforms if platform.has_gpu]
-    rows = []
-    for _, same in itertools.groupby(sorted(gpus, key=_model), key=_model):
-        platforms = {platform.name: platform for platform in same}
-        timed = evidence.gpu[evidence.gpu["platform"].isin(platforms)]
-        # A point that two parameters of an older registry told apart may occur twice.
-        point = timed.groupby(["task", "kernel", "dtype", *SHAPE, *evidence.choice], dropna=False).ngroup()
-        rates = 1 / timed.pivot_table(index=point, columns="platform", values="time_ms", aggfunc="median").dropna()
-        if len(platforms) > 1 and set(platforms) <= set(rates) and len(rates):
-            shares = 100 * rates.div(rates.median(axis=1), axis=0).median()
-            clocks = timed[timed["time_ms"].notna()].groupby("platform")["sm_clock_mhz"].median()
-            for name, each in platforms.items():
-                card = (name, each.device.node, each.device.gpu.get("uuid", ""))
-                rows.append((*card, len(rates), clocks[name], shares[name]))
-    names = ["platform", "node", "gpu_uuid", "compared", "sm_clock_mhz", "rate_percent"]
-    return columns.set_types(pd.DataFrame(rows, columns=names))
-
-
-def _model(platform: Platform) -> str:
-    return platform.device.gpu["name"]
+#: A point differs from card to card if its times are further apart, in %.
+CARDS_DIFFER = 3
+#: The largest usual difference, in ms, between the launch times of two machines (docs/comparing.md).
+LAUNCH_MS = 0.0025
 
 
 def by_card(platforms: Iterable[Platform]) -> pd.DataFrame:
@@ -101,8 +77,8 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
         edited = ", ".join(_edited(platform, kernels))
         facts["kernels"] = f"edited since: {edited}" if edited else "as measured, by the hash of every source"
     commits = platform.commits
-    words = [f"{state} ({_some(tasks)})" for state, tasks in commits.items()] if len(commits) > 1 else commits
-    facts["commit"] = "; ".join(words)
+    several = len(commits) > 1
+    facts["commit"] = "; ".join(f"{state} ({_some(own)})" if several else state for state, own in commits.items())
     if platform.tuner_commits:
         facts["commit of the tuner's variants"] = "; ".join(platform.tuner_commits)
     return facts
@@ -129,7 +105,7 @@ def _edited(platform: Platform, kernels: Mapping[str, Kernel]) -> list[str]:
 
 
 def every_point(evidence: Evidence) -> pd.DataFrame:
-    """The points of all machines, without launches that a task makes to see them refused."""
+    """The points of all machines, `without_wanted_refusals`."""
     points = pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True)
     return without_wanted_refusals(points, evidence)
 
@@ -149,14 +125,12 @@ def failures(evidence: Evidence) -> pd.DataFrame:
     """
     rows = every_point(evidence)
     rows = describe(rows[rows["status"] != Status.OK], evidence)
-    names = ["platform", "task", "kernel", "dtype", "shape", "choice", "status", "message"]
-    rows = rows[names].assign(points=pd.array([1] * len(rows), dtype="Int64"))
-    cannot = rows["status"] == Status.UNSUPPORTED
-    same = [name for name in names if name not in ("shape", "choice")]
-    points = rows[cannot].groupby(same, sort=False)["points"].transform("size")
-    grouped = rows[cannot].assign(points=points.astype("Int64")).drop_duplicates(same)
-    grouped = grouped.assign(**{name: grouped[name].where(grouped["points"] == 1, "") for name in ("shape", "choice")})
-    return pd.concat([rows[~cannot], grouped]).sort_index(kind="stable").reset_index(drop=True)
+    same = ["platform", "task", "kernel", "dtype", "status", "message"]
+    points = rows.groupby(same, sort=False)["status"].transform("size")
+    rows = rows.assign(points=points.where(rows["status"] == Status.UNSUPPORTED, 1).astype("Int64"))
+    rows[["shape", "choice"]] = rows[["shape", "choice"]].mask(rows["points"] > 1, "")
+    rows = rows[(rows["points"] == 1) | ~rows.duplicated(same)]
+    return rows[[*same[:4], "shape", "choice", *same[4:], "points"]].reset_index(drop=True)
 
 
 def not_emulated(evidence: Evidence) -> pd.DataFrame:
@@ -177,3 +151,93 @@ def verification(evidence: Evidence) -> pd.DataFrame:
         largest_bound_ratio=("bound_ratio", "max"),
         largest_relative_error=("relative_error", "max"),
     ).reset_index()
+
+
+def checks(evidence: Evidence) -> pd.DataFrame:
+    """What was verified on each machine, and what may have disturbed its times: one column per machine."""
+    points = every_point(evidence)
+    found = {evidence.labels[each.name]: _checks(each, points, evidence) for each in evidence.gpus_first}
+    return pd.DataFrame(found).rename_axis("fact").reset_index()
+
+
+def _checks(platform: Platform, points: pd.DataFrame, evidence: Evidence) -> dict[str, str]:
+    own = points[points["platform"] == platform.name]
+    right = own[own["status"] == Status.OK]
+    found = {"products verified": f"{len(right):,} of {len(own):,}"}
+    if right["bound_ratio"].notna().any():
+        worst = right[right["bound_ratio"] == right["bound_ratio"].max()]
+        single = ", where every element is a single product, rounded once" * bool((worst["p"] == 1).all())
+        found["largest error"] = f"{rounded(100 * worst['bound_ratio'].iloc[0], '%')} % of its rounding bound{single}"
+    causes = own["status"].value_counts().drop(Status.OK, errors="ignore")
+    found["other points"] = ", ".join(f"{count:,} {status}" for status, count in causes.items()) or "none"
+    if platform.has_gpu:
+        own = own[evidence.on_gpu(own["kernel"])]
+        if (own["runs"] > 1).any():
+            apart = describe(own, evidence)["between_percent"].dropna()
+            within = [f"{rounded(100 * (apart <= most).mean(), '%')} % within {most} %" for most in (1, 2)]
+            words = f"{', '.join(within)} of {len(apart):,} points; the farthest apart are "
+            found["runs that agree"] = f"{words}{rounded(apart.max(), '%')} %"
+        if own["sm_clock_mhz"].notna().any():
+            found["lowered clocks"] = _lowered(own[own["sm_clock_mhz"].notna()], platform.device.gpu["sm_clock_mhz"])
+        found["other users of the GPU at the start"] = "; ".join(platform.device.gpu.get("busy") or []) or "none known"
+    known = platform.measurements["alone"].dropna().astype(bool)
+    if not known.all():
+        found["measured beside other work"] = f"{(~known).sum():,} of {len(known):,} points; see the column alone"
+    return found
+
+
+def _lowered(own: pd.DataFrame, highest: int) -> str:
+    """At how many points the clock was below the highest, to which percentages of a peak refer, and the lowest."""
+    slow = own[own["sm_clock_min_mhz"].fillna(own["sm_clock_mhz"]) < LOWERED * highest]
+    words = f"{len(slow):,} of {len(own):,} points below {100 * LOWERED:.0f} % of {highest:,} MHz"
+    return words + f", down to {rounded(slow['sm_clock_mhz'].min(), 'MHz')} MHz" * (len(slow) > 0)
+
+
+def cards_differ(evidence: Evidence) -> pd.DataFrame:
+    """The points whose times differ by more than CARDS_DIFFER from card to card, the largest differences first.
+
+    low_ms, high_ms, low_mhz and high_mhz are the extremes of time and clock, `why` is the reason if one is known.
+    """
+    found = _by_point(evidence)
+    found = found[found["cards_percent"] > CARDS_DIFFER]
+    words = [f"the clock: {low:.0f} to {high:.0f} MHz" for low, high in zip(found["low_mhz"], found["high_mhz"])]
+    # The product of time and clock is the number of cycles: the clock explains what that leaves of the difference.
+    explained = found["high_cycles"] / found["low_cycles"] - 1 <= found["cards_percent"] / 200
+    launches = found["high_ms"] - found["low_ms"] <= LAUNCH_MS
+    why = pd.Series(words, found.index, "str").where(explained, "")
+    found = found.assign(why=why.mask(launches, "no more apart than launches on two machines"))
+    found = with_words(found.drop(columns=["low_cycles", "high_cycles"]), evidence)
+    return found.sort_values("cards_percent", ascending=False, kind="stable", ignore_index=True)
+
+
+def with_cards(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Rows with cards_percent, the variation of their point's times in these tasks between cards.
+
+    It is empty where one card measured a point.
+    """
+    found, keys = _by_point(evidence.select_tasks(*rows["task"].unique())), [*CASE, *evidence.choice]
+    return rows.merge(found[[*keys, "cards_percent"]], how="left", on=keys).set_axis(rows.index)
+
+
+def on_all_cards(own: pd.DataFrame, evidence: Evidence, wanted: list[str]) -> pd.DataFrame:
+    """The columns `wanted` of some rows of GPUs, followed by those of further cards in the same tasks."""
+    others = [gpu.cards.loc[gpu.cards["task"].isin(own["task"])] for gpu in evidence.gpus if len(gpu.cards)]
+    return columns.set_types(pd.concat([own, *others], ignore_index=True).reindex(columns=wanted))
+
+
+def _by_point(evidence: Evidence) -> pd.DataFrame:
+    """One row per point that a known card measured, in any task: how many cards did, and the extremes of the times."""
+    keys = [*CASE, *evidence.choice]
+    own = evidence.gpu[(evidence.gpu["status"] == Status.OK) & (evidence.gpu["gpu_uuid"].fillna("") != "")]
+    rows = on_all_cards(own, evidence, [*keys, "gpu_uuid", "time_ms", "sm_clock_mhz"])
+    groups = rows.assign(cycles=rows["time_ms"] * rows["sm_clock_mhz"]).groupby(keys, sort=False, dropna=False)
+    found = groups.agg(
+        card_count=("gpu_uuid", "nunique"),
+        low_ms=("time_ms", "min"),
+        high_ms=("time_ms", "max"),
+        low_mhz=("sm_clock_mhz", "min"),
+        high_mhz=("sm_clock_mhz", "max"),
+        low_cycles=("cycles", "min"),
+        high_cycles=("cycles", "max"),
+    ).reset_index()
+    return found.assign(cards_percent=(100 * (found["high_ms"] / found["low_ms"] - 1)).where(found["card_count"] > 1))

@@ -1,4 +1,4 @@
-"""Queries for claims and articles. Results are intervals spanning the repeated runs.
+"""Queries for claims and articles.
 
 The functions of `Machine` are the one query language, for the expressions of report/claims.yaml and of articles. A
 measured quantity is an interval, the range of the runs of its points, and arithmetic works on intervals.
@@ -178,9 +178,8 @@ class Machine:
 
     def roof(self, quantity, dtype="float"):
         """A measured roof of the device: memory_bandwidth in GB/s, multiply_add_rate in GFLOP/s."""
-        value, noise = (
-            self.fact("bandwidth", column, quantity=quantity, dtype=dtype) for column in ("measured", "noise")
-        )
+        where = {"quantity": quantity, "dtype": dtype}
+        value, noise = (self.fact("bandwidth", column, **where) for column in ("measured", "noise"))
         return Spread(value, value * (1 - noise), value * (1 + noise))
 
     def not_here(self, reason):

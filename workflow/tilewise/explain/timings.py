@@ -130,26 +130,22 @@ def best(rows: pd.DataFrame) -> pd.DataFrame:
     the last of those that ran, so that the best may lie beyond. If nothing ran, the first row is taken.
     """
     rows = rows.reset_index(drop=True)
-    case = rows.groupby(CASE, sort=False, dropna=False).ngroup()
-    parameters = columns.parameters_of(rows)
-    chosen = rows[columns.choice(parameters)].assign(case=case)
-    asked = chosen.drop_duplicates().index  # two tasks may have asked for the same point
-    ran = chosen.loc[fastest_first(rows).index].drop_duplicates().index
-    first = pd.concat([case.loc[ran], case.loc[asked]]).drop_duplicates().sort_values()
-    table = rows.loc[first.index]
-    needed = ["kernel", "choice", "time_ms", *RANGE]
-    second = rows.loc[ran, needed].assign(case=case)
-    second = second[second.groupby("case").cumcount() == 1].set_index("case").reindex(first).set_index(table.index)
-    ran_of, asked_of = (first.map(case.loc[some].value_counts()).fillna(0).astype(int) for some in (ran, asked))
+    parameters, case = columns.parameters_of(rows), rows.groupby(CASE, sort=False, dropna=False).ngroup()
+    point = ["case", *columns.choice(parameters)]
+    rows = rows.assign(case=case)
+    asked = rows.drop_duplicates(point)  # two tasks may have asked for the same point
+    ran = rows.loc[fastest_first(rows).index].drop_duplicates(point)
+    table = pd.concat([ran, asked]).drop_duplicates("case").sort_values("case", ignore_index=True)
+    second = ran[ran.groupby("case").cumcount() == 1].set_index("case").reindex(table.index)
+    counts = [some["case"].value_counts().reindex(table.index, fill_value=0).astype(str) for some in (ran, asked)]
     (_, slowest), (fastest, _) = time_range(table), time_range(second)
-    found = table.assign(
-        points_ran=ran_of.astype(str) + " of " + asked_of.astype(str),
+    return table.assign(
+        points_ran=counts[0] + " of " + counts[1],
         runner_up=second["choice"].fillna("").astype("str"),
         gap_percent=100 * (second["time_ms"] / table["time_ms"] - 1),
         decided=(slowest < fastest).astype("boolean").where(second["kernel"].notna()),
-        at_end=at_end(rows.loc[ran, ["block_x", *parameters]].assign(case=case), table.assign(case=first)),
-    )
-    return found.reset_index(drop=True)
+        at_end=at_end(ran[["block_x", *parameters, "case"]], table),
+    ).drop(columns="case")
 
 
 def at_end(ran: pd.DataFrame, best: pd.DataFrame) -> pd.Series:
@@ -161,9 +157,8 @@ def at_end(ran: pd.DataFrame, best: pd.DataFrame) -> pd.Series:
     for name in ("block_x", *columns.parameters_of(ran)):
         if ran[name].nunique() < 3:
             continue
-        least, largest, values = (
-            best["case"].map(how) for _, how in cases[name].agg(["min", "max", "nunique"]).items()
-        )
+        of_case = cases[name].agg(["min", "max", "nunique"])
+        least, largest, values = (best["case"].map(of_case[how]) for how in of_case)
         ends = (values > 2) & ((best[name] == least) | (best[name] == largest)).fillna(False)
         if name == "block_x":  # else it follows from the other parameters
             ends &= best["choice"].str.contains("×")
@@ -203,9 +198,9 @@ def beside_anchor(table: pd.DataFrame, rows: pd.DataFrame, evidence: Evidence) -
 
 def by_shape(table: pd.DataFrame) -> pd.DataFrame:
     """The rows by shape, in the order in which shapes first occur; platforms of a shape together, the anchor last."""
-    shapes = pd.factorize(table["n"].astype(str) + "," + table["m"].astype(str) + "," + table["p"].astype(str))[0]
-    order = pd.DataFrame({"shape": shapes, "anchor": table["anchor"]}, index=table.index)
-    return table.loc[order.sort_values(["shape", "anchor"], kind="stable").index].reset_index(drop=True)
+    shapes = table.groupby(SHAPE, sort=False, dropna=False).ngroup()
+    order = pd.DataFrame({"shape": shapes, "anchor": table["anchor"]}).sort_values(["shape", "anchor"], kind="stable")
+    return table.loc[order.index].reset_index(drop=True)
 
 
 def by_kernel(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
@@ -247,14 +242,12 @@ def swept_tasks(evidence: Evidence) -> list[str]:
 
 
 def one_of_each_point(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Rows with one of each point that several tasks timed: one that is ok, in turns with others if any is, and of the
-    first such task of the config."""
+    """Rows with one of each point: one that is ok if any is, then in turns, then that of the config's first task."""
     tasks = list(evidence.config["tasks"])
     order = rows.assign(
         failed=rows["status"] != Status.OK, alone=rows["turns"].isna(), place=rows["task"].map(tasks.index)
     ).sort_values(["failed", "alone", "place"], kind="stable")
-    point = ["platform", "kernel", "dtype", *SHAPE, *evidence.choice]
-    return rows.loc[order.drop_duplicates(point).index.sort_values()]
+    return rows.loc[order.drop_duplicates([*CASE, *evidence.choice]).index.sort_values()]
 
 
 def made_of_short(rows: pd.DataFrame, evidence: Evidence) -> pd.Series:

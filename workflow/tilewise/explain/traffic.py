@@ -1,8 +1,6 @@
 """Memory traffic counted by the emulator: per kernel, per multiply-add, and compared with hardware counters."""
 
 import functools
-from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 
@@ -11,7 +9,7 @@ from tilewise.explain.timings import by_shape, chosen_columns, describe, with_wo
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.device import WARP
-from tilewise.study.precision import PRECISIONS, bytes_of_product
+from tilewise.study.precision import PRECISIONS
 from tilewise.study.status import Status
 
 
@@ -39,26 +37,23 @@ def traffic(evidence: Evidence) -> pd.DataFrame:
     key, found = chosen_columns(evidence), [*columns.FAULTS, "unused_reads"]
     rows = evidence.facts["traffic"].copy()
     rows["work"] = rows[SHAPE].astype("float64").prod(axis=1).where(rows["global_load_requests"].notna(), 0)
-    rows["searched"] = _searched(rows, key)
-    rows[found] = rows.groupby(key, dropna=False, sort=False)[found].transform("sum", min_count=1)
+    groups = rows.groupby(key, dropna=False, sort=False)
+    rows["searched"] = ""
+    for _, own in groups:
+        rows.loc[own.index, "searched"] = _searched(own)
+    rows[found] = groups[found].transform("sum", min_count=1)
     rows = rows.sort_values("work", kind="stable").drop_duplicates(key, keep="last").sort_index()
     return with_words(rows.drop(columns="work"), evidence).reset_index(drop=True)
 
 
-def _searched(rows: pd.DataFrame, key: list[str]) -> pd.Series:
-    """Where the kernel of each row was searched for faults, in words that all rows of a kernel's choice share."""
-    words = pd.Series("", rows.index, dtype="str")
-    for _, group in rows.groupby(key, dropna=False, sort=False):
-        whole = group["races"].notna()
-        said = f"{whole.sum()} shape{'' if whole.sum() == 1 else 's'}"
-        left = group.loc[~whole & (group["message"] != ""), "message"]
-        why = left.iloc[0] if len(left) else "add a shape that it takes to trace.shapes"
-        if not whole.any():
-            said = f"not traced: {why}"
-        elif len(left):
-            said += f"; {len(left)} not traced: {why}"
-        words[group.index] = said
-    return words
+def _searched(rows: pd.DataFrame) -> str:
+    """At how many shapes a kernel with one choice of parameters was searched for faults, and why not at others."""
+    whole = rows["races"].notna()
+    left = rows.loc[~whole & (rows["message"] != ""), "message"]
+    if not whole.any():
+        return f"not traced: {left.iloc[0] if len(left) else 'add a shape that it takes to trace.shapes'}"
+    said = f"{whole.sum()} shape{'' if whole.sum() == 1 else 's'}"
+    return f"{said}; {len(left)} not traced: {left.iloc[0]}" if len(left) else said
 
 
 def faults(evidence: Evidence) -> pd.DataFrame:
@@ -76,18 +71,15 @@ def faults(evidence: Evidence) -> pd.DataFrame:
 
 def beside_traffic(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Adds what the emulator counted per 100 multiply-adds of a warp: wavefronts, lines and sectors; and conflicts."""
-    counted = traffic(evidence)
-    counted = with_work(counted[counted["kernel"].isin(table["kernel"])])
+    counted, key = with_work(traffic(evidence)), chosen_columns(evidence)
     wavefronts, conflicts = shared_memory(counted)
-    counted = counted.assign(
+    added = counted[key].assign(
         wavefronts_per_100=wavefronts,
         conflict_percent=conflicts,
         lines_per_100=100 * counted["global_load_lines"].astype("float64") / counted["work"],
         sectors_per_100=100 * counted["global_load_sectors"].astype("float64") / counted["work"],
     )
-    key = ["kernel", "dtype", *evidence.choice]
-    added = ["wavefronts_per_100", "conflict_percent", "lines_per_100", "sectors_per_100"]
-    return table.merge(counted[[*key, *added]], how="left", on=key)
+    return table.merge(added, how="left", on=key)
 
 
 def cache_lines(evidence: Evidence) -> pd.DataFrame:
@@ -110,16 +102,16 @@ def cache_lines(evidence: Evidence) -> pd.DataFrame:
     return rows[[*shown, *(name for name in rows if name.endswith("_per_multiply_add"))]]
 
 
-#: Traffic that a count of the emulator includes and the hardware counts separately, and the other way round.
-_BY_OTHER_WAYS = {
-    "global_load_requests": ("tma_load_requests",),
-    "global_load_sectors": ("tma_load_sectors",),
-    "global_store_requests": ("tma_store_requests",),
-    "global_store_sectors": ("tma_store_sectors",),
-    "shared_load_requests": ("matrix_load_requests",),
-    "shared_store_requests": ("async_load_requests",),
+#: Traffic that a count of the emulator includes and the hardware counts separately (-1), and the other way round.
+_SEPARATE = {
+    "global_load_requests": (-1, "tma_load_requests"),
+    "global_load_sectors": (-1, "tma_load_sectors"),
+    "global_store_requests": (-1, "tma_store_requests"),
+    "global_store_sectors": (-1, "tma_store_sectors"),
+    "shared_load_requests": (-1, "matrix_load_requests"),
+    "shared_store_requests": (-1, "async_load_requests"),
+    "tma_load_sectors": (1, "multicast_sectors"),
 }
-_BY_THE_SAME = {"tma_load_sectors": ("multicast_sectors",)}
 
 
 @functools.lru_cache(maxsize=4)
@@ -129,15 +121,14 @@ def counted_against_hardware(evidence: Evidence) -> pd.DataFrame:
     difference_percent is how much more the emulator counted than the hardware, which has separate counters for what
     goes by other ways: ldmatrix, TMA, what cp.async writes.
     """
-    keys = ["kernel", "dtype", *SHAPE, *evidence.choice]
-    counted = with_words(evidence.facts["traffic"], evidence)
-    both = counted.merge(evidence.facts["counters"], on=keys, suffixes=("_counted", "_hardware"))
-    parts = []
+    traffic, parts = with_words(evidence.facts["traffic"], evidence), []
+    keys = [*chosen_columns(evidence), *SHAPE]
+    both = traffic.merge(evidence.facts["counters"], on=keys, suffixes=("_counted", "_hardware"))
     for count in columns.counts():
         counted = both[f"{count}_counted"]
-        for sign, others in ((-1, _BY_OTHER_WAYS.get(count, ())), (1, _BY_THE_SAME.get(count, ()))):
-            for name in others:
-                counted = counted + sign * both[f"{name}_counted" if f"{name}_counted" in both else name].fillna(0)
+        if count in _SEPARATE:
+            sign, name = _SEPARATE[count]
+            counted = counted + sign * both[f"{name}_counted" if f"{name}_counted" in both else name].fillna(0)
         about = both[["kernel", "dtype", "shape", "choice"]]
         parts.append(about.assign(count=count, counted=counted, hardware=both[f"{count}_hardware"]))
     rows = pd.concat(parts).sort_index(kind="stable").dropna(subset=["counted", "hardware"]).reset_index(drop=True)
@@ -150,16 +141,7 @@ def agreement(evidence: Evidence) -> pd.DataFrame:
     rows = counted_against_hardware(evidence)
     groups = rows.assign(equal=rows["counted"] == rows["hardware"]).groupby(["kernel", "dtype", "count"], sort=False)
     return groups.agg(
-        launches=("equal", "size"), equal=("equal", "sum"), largest_difference_percent=("difference_percent", _largest)
+        launches=("equal", "size"),
+        equal=("equal", "sum"),
+        largest_difference_percent=("difference_percent", lambda found: max(found.dropna(), key=abs, default=None)),
     ).reset_index()
-
-
-def _largest(percents):
-    known = percents.dropna()
-    return known.loc[known.abs().idxmax()] if len(known) else None
-
-
-def bytes_per_multiply_add(row: Mapping[str, Any]) -> float:
-    """Bytes of the three matrices of a product per multiply-add of a warp."""
-    n, p, m = (int(row[name]) for name in ("n", "p", "m"))
-    return WARP * bytes_of_product(row["dtype"], n, p, m) / (n * p * m)

@@ -19,19 +19,14 @@ def tuning(evidence: Evidence) -> pd.DataFrame:
     found = []
     for _, case in with_words(evidence.facts["tune"], evidence).groupby(CASE, sort=False):
         ran, chosen = case[case["status"] == Status.OK], case[case["chosen"]]
-        registry = ran[ran["registered"]]
         best = (chosen if len(chosen) else case).iloc[0]
-        about = {name: best[name] for name in [*CASE, "shape", "shape_class"]}
-        gflops = best["gflops"] if len(chosen) else None
-        before = registry["gflops"].iloc[0] if len(registry) else None
-        found.append(
-            about
-            | {"variants": len(case), "failed": len(case) - len(ran), "spilled": int((ran["spill_bytes"] > 0).sum())}
-            | {"within_percent": int((ran["gflops"] >= AS_GOOD * case["gflops"].max()).sum()) if gflops else None}
-            | {"choice": best["choice"] if len(chosen) else "", "gflops": gflops, "registry_gflops": before}
-            | {"time_ms": best["time_ms"] if len(chosen) else None}
-            | {"gain_percent": 100 * (gflops / before - 1) if gflops and before else None}
-        )
+        row = {name: best[name] for name in [*CASE, "shape", "shape_class"]}
+        row |= {"variants": len(case), "failed": len(case) - len(ran), "spilled": (ran["spill_bytes"] > 0).sum()}
+        if len(chosen):
+            row |= {name: best[name] for name in ("choice", "time_ms", "gflops")}
+            row["within_percent"] = (ran["gflops"] >= AS_GOOD * case["gflops"].max()).sum()
+        found.append(row | {"registry_gflops": ran.loc[ran["registered"], "gflops"].max()})
     names = ["shape", "shape_class", "variants", "failed", "spilled", "within_percent", "choice", "time_ms", "gflops"]
-    table = pd.DataFrame(found, columns=[*CASE, *names, "registry_gflops", "gain_percent"])
-    return beside_anchor(columns.set_types(table), evidence.gpu, evidence)
+    table = columns.set_types(pd.DataFrame(found, columns=[*CASE, *names, "registry_gflops"]))
+    table = table.assign(gain_percent=100 * (table["gflops"] / table["registry_gflops"] - 1))
+    return beside_anchor(table, evidence.gpu, evidence)

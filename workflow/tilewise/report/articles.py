@@ -67,20 +67,21 @@ def fill(pages: Mapping[str, Any], article: Path) -> dict[str, Any]:
 def box(rungs: pd.DataFrame, kernel: str) -> list[tuple[str, str]]:
     """The numbers of a rung in float, as (term, words in Markdown): its bound, its rate, its stalls and its counts."""
     this = rungs[(rungs["kernel"] == kernel) & (rungs["dtype"] == "float")].iloc[0]
-    found = []
-    if this["gflops"] <= 1.02 * this["bound_gflops"]:
-        words = f"{rounded(this['bound_gflops'] / 1000)}\u00a0TFLOP/s, limited by {this['bound_by']}"
+    found, bound = [], f"{rounded(this['bound_gflops'] / 1000)}\u00a0TFLOP/s"
+    bound += f", limited by {this['limited_by']}" if this["limit_percent"] > 0 else ""
+    counted, known = pd.notna(this["executed_each"]), this["gflops"] <= 1.02 * this["bound_gflops"]
+    if known and counted:
         gain = f"; {times(this['bound_gain'])} that of `{this['before']}`" if pd.notna(this["bound_gain"]) else ""
-        found.append(("Upper bound", words + gain))
+        found.append(("Upper bound", bound + gain))
     found.append(("Measured", _rate(rungs, this)))
     if pd.notna(this["top_wait_each"]):
         each = rounded(this["top_wait_each"])
         found.append(("Top stall, counted by ncu", f"warps wait {this['top_wait']}: {each} per issued instruction"))
-    if not this["bound_gflops"] > 0:  # ncu profiled another variant, so that only the machine code is known
-        found.append(("Upper bound", f"{rounded(this['ceiling_gflops'] / 1000)} TFLOP/s by its instructions alone"))
+    if known and not counted:  # ncu profiled another variant
+        found.append(("Upper bound", f"{bound}; not counted by ncu"))
     counts = {"requests": "accesses_per_100", "passes": "wavefronts_per_100", "other instructions": "others_per_100"}
-    known = [f"{rounded(this[column])} {words}" for words, column in counts.items() if this[column] > 0]
-    return [*found, ("Per 100 multiply-adds", ", ".join(known))]
+    said = [f"{rounded(this[column])} {words}" for words, column in counts.items() if this[column] > 0]
+    return [*found, ("Per 100 multiply-adds", ", ".join(said))]
 
 
 def _rate(rungs: pd.DataFrame, this: pd.Series) -> str:

@@ -125,10 +125,10 @@ def roofs(platform: str, evidence: Evidence) -> tuple[dict[str, float], float]:
 
 
 def beside_limits(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Rungs with their ceilings and the limits of their chip in TFLOP/s; LIMIT_words says what a limit is."""
+    """Rungs with their bounds and the limits of their chip in TFLOP/s; LIMIT_words says what a limit is."""
     slower = (rows["gain"] < 1) & ~rows["as_fast"].fillna(False).astype(bool)
     titles = rows["dtype"] + ", " + rows["shape"].astype("str")
-    rows, found = rows.assign(ceiling=rows["ceiling_gflops"] / 1000, slower=slower, title=titles), []
+    rows, found = rows.assign(bound=rows["bound_gflops"] / 1000, slower=slower, title=titles), []
     for (platform, dtype), part in rows.groupby(["platform", "dtype"], sort=False):
         gpu = evidence.device(platform).gpu
         roofs, own = evidence.roofs(platform), part[~part["anchor"]]
@@ -143,7 +143,7 @@ def beside_limits(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         for name, (rate, words) in limits.items():
             own = own.assign(**{name: np.nan if rate is None else rate / 1000, f"{name}_words": words})
         # Five kinds of lines and marks would be too many for a legend; the caption tells of the mark.
-        found.append(own.assign(ceiling_words="" if mma else "ceiling of its instructions"))
+        found.append(own.assign(bound_words="" if mma else "upper bound"))
     return pd.concat(found) if found else rows
 
 

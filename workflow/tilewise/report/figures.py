@@ -155,8 +155,8 @@ def rungs(rows: pd.DataFrame, evidence: Evidence) -> Figure:
         bars(axis, part, "tflops", "TFLOP/s", part["kernel"], "slower", color=colours(part, evidence), height=0.7)
         plots.write_beside(axis, part["tflops"].map(rounded), "TFLOP/s")
         first = part.iloc[0]
-        said = [f"{kernel}: its instructions allow {{}} TFLOP/s" for kernel in part["kernel"]]
-        plots.ticks(axis, part, "ceiling", first["ceiling_words"], said)
+        said = [f"{kernel}: upper bound {{}} TFLOP/s" for kernel in part["kernel"]]
+        plots.ticks(axis, part, "bound", first["bound_words"], said)
         for name, dashes in {"library": "-.", "alone": "-", "tensor": ":", "peak": "--"}.items():
             number = f": {rounded(first[name])}" if len(parts) == 1 else ""
             limit(axis, first[name], linestyle=dashes, label=first[f"{name}_words"] + number)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pandas as pd
 
 from tilewise.evidence import Evidence, data_sheets
-from tilewise.explain import bottleneck, by_size, climb, grades, profiles, provenance, traffic, tuned
+from tilewise.explain import by_size, climb, grades, profiles, provenance, traffic, tuned
+from tilewise.explain.provenance import with_cards
 from tilewise.explain.timings import (
     CASE,
     at_end,
@@ -26,7 +27,6 @@ from tilewise.explain.timings import (
     swept_tasks,
     with_words,
 )
-from tilewise.explain.variability import with_cards
 from tilewise.files import write_csv
 from tilewise.report import claims, notes
 from tilewise.study import columns
@@ -269,7 +269,7 @@ OVERVIEW: dict[str, Callable[[Evidence], pd.DataFrame]] = {
     "provenance": provenance.provenance,
     "by_card": lambda evidence: provenance.by_card(evidence.gpus),
     "occupancy": occupancy,
-    "limited_by": bottleneck.limits,
+    "limited_by": climb.limited_by,
     "rungs": lambda evidence: climb.rungs(climb.climb(evidence, climb.CLIMB), evidence),
     "instructions": climb.instructions,
     "traffic": traffic.traffic,

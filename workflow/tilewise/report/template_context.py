@@ -6,7 +6,6 @@ import pandas as pd
 
 from tilewise.evidence import Evidence
 from tilewise.explain import (
-    accuracy,
     by_size,
     climb,
     duels,
@@ -16,14 +15,13 @@ from tilewise.explain import (
     timings,
     traffic,
     tuned,
-    variability,
 )
 from tilewise.report import tables
 
 #: Functions that make a table of the evidence, which has their name; so do those of tables.OVERVIEW.
 _OF_EVIDENCE: tuple[Callable[[Evidence], pd.DataFrame], ...] = (
     *(by_size.at_every_size, by_size.size_ranges, duels.duels, languages.by_language, grades.spread_of_exponents),
-    *(provenance.cards, provenance.not_emulated, variability.cards_differ, variability.checks),
+    *(provenance.not_emulated, provenance.cards_differ, provenance.checks),
     *(traffic.agreement, traffic.faults, tuned.tuning),
 )
 #: The tables beside those of tasks, by the name that sections use.
@@ -31,8 +29,7 @@ TABLES: dict[str, Callable[[Evidence], pd.DataFrame]] = {
     **tables.OVERVIEW,
     **{make.__name__: make for make in _OF_EVIDENCE},
     "counted": lambda evidence: traffic.counted_against_hardware(evidence).query("counted != hardware"),
-    "gate": lambda evidence: accuracy.gate(tables.accuracy(evidence)),
-    "instructions": climb.loops,
+    "gate": lambda evidence: grades.gate(tables.accuracy(evidence)),
     "naive_blocks": lambda evidence: timings.largest_square(climb.climb(evidence, "task1a")),
     "tile_counts": lambda evidence: timings.largest_square(climb.climb(evidence, "task3")),
     "rungs_double": tables.rungs_double,
