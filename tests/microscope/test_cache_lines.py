@@ -9,7 +9,6 @@ import pytest
 from tilewise import RECORDED, UserError
 from tilewise.evidence import load_evidence
 from tilewise.explain import traffic
-from tilewise.report import figures
 from tilewise.rules import Study
 from tilewise.study.kernel import Kernel, LaunchEntry
 from tilewise.study.points import Point
@@ -176,4 +175,3 @@ def test_the_recorded_times_stand_beside_the_lines():
     assert table[["ns_per_multiply_add", "l1_lines_per_multiply_add"]].notna().all(axis=None)
     row = table[(table["kernel"] == "jki") & (table["shape"] == "(800, 800, 800)")].iloc[0]
     assert row["l1_lines_per_multiply_add"] == pytest.approx(2, rel=0.01)
-    assert figures.svg(figures.draw("cache_lines", evidence)).count("<title>") >= len(table)

@@ -20,7 +20,7 @@ from tilewise import ROOT
 from tilewise.evidence import load_evidence
 from tilewise.explain import climb, provenance
 from tilewise.nvidia import toolkits
-from tilewise.report import claims, figures, headlines, markup, notes, plots, render, sections, tables
+from tilewise.report import claims, figures, headlines, markup, notes, render, sections, sweep_figures, tables
 from tilewise.report.page import load
 from tilewise.report.template_context import TABLES
 from tilewise.rules import Study
@@ -258,7 +258,7 @@ def _fail(*_, **__):
 @pytest.mark.parametrize(
     ("owner", "name", "piece", "section", "beside"),
     [
-        (vars(plots), "legend_of_areas", "Figure: Rates on the CPU", "04-further.md", "CPU times."),
+        (vars(sweep_figures), "points", "Figure: Rates on the CPU", "04-further.md", "CPU times."),
         (TABLES, "by_card", "Table: What each card measured", "06-reading.md", "Provenance."),
         (TABLES, "checks", "Table: Checks", "06-reading.md", "Provenance."),
     ],

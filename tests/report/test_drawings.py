@@ -189,7 +189,7 @@ def test_a_kernel_has_a_colour_and_marker_of_its_own(tmp_path):
     evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
     looks = [tuple(plots.look(name, evidence).values()) for name in evidence.kernels if name not in evidence.libraries]
     assert len(set(looks)) == len(looks)
-    assert plots.look("cublas", evidence)["marker"] == "*"
+    assert plots.look("cublas", evidence)["marker"].get_marker() == "*"
 
 
 def test_a_kernel_keeps_its_colour_and_marker_when_another_joins(tmp_path):
@@ -229,20 +229,20 @@ def test_every_figure_speaks_the_same_language(tmp_path):
 
 
 def test_a_legend_has_few_entries_and_fits(tmp_path):
-    """Of more lines those of the largest product are drawn, of more sizes the least and the largest are named."""
+    """Of more lines those of the largest product are drawn."""
     evidence = load_evidence([synthetic.write(tmp_path / "gpu", with_traffic=True)])
     names = "task1a task2a task3 dynamic_tile task4 integers cpu ladder_short loop_orders"
     drawn = [figures.task(name, evidence) for name in names.split()]
-    drawn += [figures.OVERVIEW[name](evidence) for name in ("rungs", "cache_lines")]
+    drawn.append(figures.draw("rungs", evidence))
     rows = climb.climb(evidence, "ladder_double")
     drawn.append(figures.draw("rungs", evidence, climb.rungs(rows, evidence)))
     legends = [legend for figure in drawn for legend in (*figure.legends, *(axis.get_legend() for axis in figure.axes))]
     legends = [legend for legend in legends if legend]
-    assert len(legends) > 10
+    assert len(legends) > 6
     for legend in legends:
         words = [text.get_text() for text in legend.get_texts()]
         marks = {"± more than 1 %", "did not run"}
-        assert len(set(words) - marks) <= (8 if legend.get_title().get_text() == "(n, m, p)" else 4), words
+        assert len(set(words) - marks) <= (8 if legend.get_title().get_text() == "kernel, (n, m, p)" else 4), words
         assert legend.get_window_extent().width <= legend.get_figure(root=True).bbox.width, words
 
 

@@ -1,6 +1,8 @@
 """What figures share: names, tables and empty figures, tooltips of bars, the order of marks."""
 
+import math
 import os
+import re
 import subprocess
 import sys
 
@@ -9,21 +11,23 @@ import synthetic
 from clones import copy_repository, edit, package_path
 
 from tilewise.evidence import load_evidence
-from tilewise.explain import timings
-from tilewise.report import figures, plots, sweep_figures, template_context
+from tilewise.report import figures, template_context
 from tilewise.report.svg import missing_reason
 
 MINE = """
-@shows(tables.ladder, "Nothing was timed.", lambda rows, _: rows[(rows["dtype"] == "float") & (rows["n"] == 8192)])
 def noise(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    figure, parts = facets(rows.sort_values("noise"), ["platform", "shape"], evidence, "shape", line=0.3)
+    rows = rows[(rows["dtype"] == "float") & (rows["n"] == 8192)].sort_values("noise")
+    figure, parts = plots.facets(rows, ["platform", "shape"], evidence, "kernel", line=0.3)
     for axis, part in parts:
-        bars(axis, part, "noise", "standard deviation / mean", part["kernel"], color=colours(part, evidence))
-        plots.write_beside(axis, part["noise"].map("{:.1%}".format))
+        plots.marks(axis, part, "noise", "kernel", legend=False, **plots.looks(part, evidence))
+        axis.set_xlabel("standard deviation / mean")
     return figure
 
 
-#: The figures of the whole study"""
+_NO_RUNGS = """
+ENTRY = """
+    "noise": (tables.ladder, noise, "Nothing was timed."),
+    "rungs": ("""
 DRAW = """
 import sys
 from tilewise.evidence import load_evidence
@@ -42,14 +46,15 @@ def test_a_figure_is_a_function_and_its_name(tmp_path):
     """In a copy of the repository whose only changes are these."""
     clone = copy_repository(tmp_path / "clone")
     package = clone / "workflow/tilewise/report"
-    edit(package / "figures.py", "\n#: The figures of the whole study", MINE)
+    edit(package / "figures.py", "\n_NO_RUNGS = ", MINE)
+    edit(package / "figures.py", '\n    "rungs": (', ENTRY)
     edit(package / "template_context.py", 'STUDY_FIGURES = ("', 'STUDY_FIGURES = ("noise", "')
     folder, drawing = synthetic.write(tmp_path / "gpu"), tmp_path / "noise.svg"
     variables = os.environ | {"PYTHONPATH": package_path(clone)}
     subprocess.run([sys.executable, "-c", DRAW, folder, drawing], cwd=clone, env=variables, check=True)
     drawn = drawing.read_text()
-    assert "standard deviation / mean" in drawn and drawn.count("<title>") == drawn.count(" / mean</title>") > 3
-    assert ">naive<" in drawn and "<title>naive: " in drawn and "(8192, 8192, 8192)" in drawn
+    assert "standard deviation / mean" in drawn and drawn.count("<title>") == drawn.count(" TFLOP/s</title>") > 3
+    assert ">naive<" in drawn and "<title>naive, " in drawn and "(8192, 8192, 8192)" in drawn
 
 
 def test_every_name_has_its_figure(evidence):
@@ -69,9 +74,11 @@ def test_the_same_figure_gives_the_same_file(evidence):
 
 
 def test_a_larger_product_has_a_larger_mark_below_the_smaller_ones(evidence):
-    rows = sweep_figures.with_labels(timings.describe(evidence.select_tasks("ladder_float").gpu, evidence), evidence)
-    assert rows.groupby("shape", observed=True)["area"].nunique().max() == 1
-    [axis, *_] = plots.Figure().subplots(1, 1, squeeze=False).ravel()
-    plots.marks(axis, rows, "rate", "label", evidence)
-    sizes = [marks.get_sizes()[0] for marks in axis.collections if "cublas" not in marks.get_label()]
+    figure = figures.task("ladder_float", evidence)
+    [axis] = figure.axes
+    [points] = axis.collections
+    sizes = list(points.get_sizes())
     assert sizes == sorted(sizes, reverse=True) and len(set(sizes)) > 3
+    said = re.findall("<title>(.*?)</title>", figures.svg(figure))
+    work = [math.prod(map(int, re.search(r"\((\d+), (\d+), (\d+)\)", words).groups())) for words in said]
+    assert len(work) == len(sizes) and work == sorted(work, reverse=True), "a tooltip belongs to its mark"

@@ -52,7 +52,7 @@ def test_the_figure_of_accuracy_draws_the_largest_square(evidence, emulated):
     made = set(rows["kernel"][timings.made_of_short(rows, evidence)])
     assert made == {"float_from_half", "float_from_bf16", "float_always", "three_tf32", "triton_tf32x3"}
     beside = figures.svg(figures.draw("accuracy_and_rate", evidence, ladder))
-    assert "the peak of the float units, " in beside and "<title>cublas, double, (8192, 8192, 8192): " in beside
+    assert "the peak of the float units" in beside and "<title>cublas, double, (8192, 8192, 8192): " in beside
     assert "<title>triton, " not in beside, "languages have their own picture"
     assert "no GPU was timed" in figures.svg(figures.draw("accuracy_and_rate", emulated, tables.ladder(emulated)))
     empty = timings.largest_square(pd.DataFrame(columns=[*ladder]))

@@ -43,7 +43,7 @@ chosen at run time and at compile time. Rate over the number of tiles per block 
 float. Every rung against its limits, double. Rates in low precision on the tensor cores. Rates of products of bytes.
 Accuracy against rate. Rates of double results. How many moduli a spread of exponents needs. Rate over size.
 The ratio to cuBLAS at each shape. Roofline, float. Rates on the CPU.
-Time over lines fetched. Rates of the loop orders."""
+Rates of the loop orders."""
 TABLES, FIGURES = (re.findall(r"\S[^.]+\.", names.replace("\n", " ")) for names in (TABLES, FIGURES))
 
 

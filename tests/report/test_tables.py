@@ -362,7 +362,7 @@ def test_scattered_and_refused_points_are_marked(emulator):
 
 def test_overview_figures(emulator):
     words = {"roofline": "vector peak", "accuracy_and_rate": "faster to the right"}
-    words |= {"cache_lines": "lines into the first cache", "rungs": "upper bound"}
+    words |= {"rungs": "upper bound"}
     assert set(words) == set(figures.OVERVIEW)
     for name, draw in figures.OVERVIEW.items():
         assert words[name] in figures.svg(draw(emulator))

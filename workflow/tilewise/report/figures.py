@@ -1,65 +1,52 @@
-"""The figures of the report: each a function that draws a table of rows.
+"""The figures of the report: each a function that draws a table with seaborn; FIGURES says which table.
 
-`shows` names the table, what of it is drawn and the words that stand for an empty figure. A rate is 2 n p m operations
-divided by the median time.
+A rate is 2 n p m operations divided by the median time.
 """
 
 import functools
 import math
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from kernelscope.files import atomic_path
 from tilewise.evidence import Evidence
-from tilewise.explain import by_size, grades, timings, traffic
+from tilewise.explain import by_size, grades, timings
+from tilewise.explain.climb import CLIMB, explained
 from tilewise.explain.number_format import rounded
-from tilewise.report import figure_rows, notes, plots, sweep_figures, tables
-from tilewise.report.plots import bars, colours, facets, heat, legend, limit, log_scale, look, marks
+from tilewise.report import notes, plots, sweep_figures, tables
 from tilewise.report.svg import empty_figure, missing_reason, set_tooltips, style, svg
 from tilewise.report.template_context import STUDY_FIGURES
+from tilewise.study.device import WARP
+from tilewise.study.kernel import LANGUAGES
 
-__all__ = ["OVERVIEW", "draw", "empty_figure", "missing_reason", "save", "svg", "task"]
+__all__ = ["FIGURES", "OVERVIEW", "draw", "empty_figure", "missing_reason", "save", "svg", "task"]
 
-_Draw = Callable[[pd.DataFrame, Evidence], Figure]
-_Prepare = Callable[[pd.DataFrame, Evidence], pd.DataFrame]
-#: Name -> the function that makes its table, what of it is drawn, what draws it, and what stands for an empty figure.
-_FIGURES: dict[str, tuple[Callable[[Evidence], pd.DataFrame], _Prepare, _Draw, str]] = {}
-
-
-def shows(
-    table: Callable[[Evidence], pd.DataFrame], empty: str, prepare: _Prepare = lambda rows, _: rows, name: str = ""
-) -> Callable[[_Draw], _Draw]:
-    """Make a figure of a function, under its name or another one.
-
-    It gets the `table` after `figure_rows.described` and `prepare`; if there are no rows, `empty` stands for it. The
-    figure of a task has the name of the task's method.
-    """
-
-    def registered(function: _Draw) -> _Draw:
-        _FIGURES[name or function.__name__] = table, prepare, function, empty
-        return function
-
-    return registered
+#: The look of an upright line, which lies behind the bars, so that they cover it if they pass it.
+_LIMIT: dict[str, Any] = {"color": "black", "linewidth": 1.3, "zorder": 0.9}
 
 
 def draw(name: str, evidence: Evidence, table: pd.DataFrame | None = None) -> Figure:
-    """Draw a figure by its name, from `table` if one is given."""
-    make, prepare, function, empty = _FIGURES[name]
-    rows = prepare(figure_rows.described(make(evidence) if table is None else table, evidence), evidence)
-    if rows.empty:
+    """Draw a figure of FIGURES by its name, from `table` if one is given."""
+    make, function, empty = FIGURES[name]
+    rows = plots.described(make(evidence) if table is None else table)
+    try:
+        with style():
+            return function(rows, evidence)
+    except plots.NothingToShow:
         return empty_figure(empty)
-    with style():
-        return function(rows, evidence)
 
 
 def task(name: str, evidence: Evidence) -> Figure:
     """The figure of a task; of a sweep, what it varies decides which."""
     own, method = evidence.select_tasks(name), evidence.method(name)
-    if method in _FIGURES:
+    if method in FIGURES:
         return draw(method, own)
     if method != "sweep":
         return empty_figure("This task has no figure; its table has its numbers.")
@@ -83,52 +70,72 @@ def save(draw: Callable[[], Figure], path: Path | str) -> None:
         temporary.write_text(drawing, encoding="utf-8")
 
 
-# ---- Of the whole study ----------------------------------------------------------------------------------------------
-@shows(figure_rows.rungs_of_ladder, "No climb: no GPU was timed.", figure_rows.climb)
+def rungs_of_ladder(evidence: Evidence) -> pd.DataFrame:
+    """The rows of `tables.ladder` of the float ladder alone, whose kernels took turns."""
+    return tables.ladder(evidence.select_tasks(CLIMB))
+
+
 def climb(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """Each rung that is faster than all before it, and the library."""
-    figure, parts = facets(rows, ["platform"], evidence, "title", width=4.4, height=1.0, line=0.42)
+    """Each rung of the largest square product that is faster than all before it in the registry, and the library."""
+    rows = timings.by_kernel(timings.largest_square(rows[rows["gflops"].notna()]), evidence)
+    library = rows["tflops"].where(rows["anchor"]).groupby(rows["platform"]).transform("max")
+    words = [f"dash-dotted: cuBLAS, {rounded(rate)} TFLOP/s" if rate > 0 else "" for rate in library]
+    rows = rows.assign(library=library, words=words)[~rows["anchor"]]
+    rows = rows[rows["gflops"] == rows.groupby("platform")["gflops"].cummax()]
+    figure, parts = plots.facets(rows, ["platform", "words"], evidence, "kernel", width=4.4, height=1.0, line=0.42)
     for axis, part in parts:
-        bars(axis, part, "tflops", "TFLOP/s", part["idea"], said="said", color=plots.COLOURS[0], height=0.72)
-        limit(axis, part["library"].iloc[0], linestyle="-.")
-        plots.write_beside(axis, part["tflops"].map(rounded))
+        plots.bars(axis, part, color=plots.COLOURS[0])
+        axis.axvline(part["library"].iloc[0], linestyle="-.", **_LIMIT)
+        titles = [evidence.kernels[name].title.replace(" x ", " × ") for name in part["kernel"]]
+        titles = [title if len(title) < 35 else title.partition(",")[0] for title in titles]  # two lines at most
+        axis.set_yticks(range(len(part)), [textwrap.fill(title, 26) for title in titles])
     return figure
 
 
-@shows(tables.ladder, "No accuracy against rate: no GPU was timed.", figure_rows.accuracy_and_rate)
 def accuracy_and_rate(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """The error of each kernel's verification, in the Frobenius norm of operands of both signs, over its rate."""
-    figure, parts = facets(rows, ["platform", "group"], evidence, "title", height=3.3)
+    """The error of each kernel at the largest square product, in the Frobenius norm of operands of both signs, over its
+    rate; other languages are left out."""
+    others = [name for name, kernel in evidence.kernels.items() if kernel.kind in LANGUAGES]
+    rows = timings.largest_square(rows).sort_values("anchor", kind="stable")  # libraries above the others
+    rows = rows[~rows["kernel"].isin(others) & (rows["relative_error"] > 0) & (rows["gflops"] > 0)]
+    rows = rows.assign(group=np.where(rows["dtype"] == "double", "double", "float and shorter numbers"))
+    figure, parts = plots.facets(rows, ["platform", "group", "shape"], evidence, height=3.7)
     for axis, part in parts:
-        part = part.sort_values(["anchor", "gflops"], ascending=[True, False])  # libraries above the others
         rate, error = part["tflops"], part["relative_error"]
-        axis.set(xlabel="TFLOP/s: faster to the right", ylabel="relative error: more accurate below")
-        log_scale(axis, rate)
-        log_scale(axis, error, "y", [1])
-        axis.set(xlim=(0.4 * rate.min(), 3 * rate.max()), ylim=(error.min() / 6, 6 * error.max()))
-        marks(axis, part, "tflops", "relative_error", evidence, area=50)
-        limit(axis, part["float_peak"].iloc[0], linewidth=1)
-        axis.xaxis.set_major_formatter("{x:,g}")
-        bottom, top = np.log10(axis.get_ylim())
-        place = -math.inf  # of the words beside the panel: the element type at each height
-        for dtype, height in np.log10(error.groupby(part["dtype"]).median()).sort_values().items():
-            place = max((height - bottom) / (top - bottom), place + 0.045)
-            plots.write_at(axis, str(dtype), (1.02, place))
-    plots.label_points(figure, parts, "tflops", "relative_error")
+        said = part["said"] + ", error " + error.map(rounded)
+        plots.marks(axis, part.assign(said=said), "tflops", "relative_error", s=50, **plots.looks(part, evidence))
+        peak = part.loc[part["dtype"] == "float", "peak_gflops"].max() / 1000
+        axis.axvline(peak, linestyle="--", label="the peak of the float units" if peak > 0 else "", **_LIMIT)
+        plots.log_scale(axis, "x", "y")
+        axis.set(xlim=(0.3 * rate.min(), 4 * rate.max()), xlabel="TFLOP/s: faster to the right")
+        axis.set(ylim=(error.min() / 6, 6 * error.max()), ylabel="relative error: more accurate below")
+        heights = np.log10(error.groupby(part["dtype"]).median().sort_values())
+        apart = 0.07 * np.diff(np.log10(axis.get_ylim())) * range(len(heights))  # so that no two names overlap
+        plots.write_beside(axis, 10 ** ((heights - apart).cummax() + apart), heights.index)
+    plots.legend(figure, evidence, 4)
     return figure
 
 
-@shows(figure_rows.counted_and_timed, "No roofline: no kernel was both counted and timed.", figure_rows.roofline)
+def counted_and_timed(evidence: Evidence) -> pd.DataFrame:
+    """The fastest timed float product of each kernel whose loads the emulator counted, with their `intensity`: FLOP per
+    byte loaded, at any size; a sector has 32 bytes."""
+    rows = explained(evidence.gpu[evidence.gpu["dtype"] == "float"], evidence)
+    rows = timings.fastest_first(rows[rows["sectors_per_100"] > 0]).drop_duplicates(timings.CASE)
+    rows = rows.sort_values("gflops").drop_duplicates(["platform", "kernel"], keep="last")
+    return rows.assign(intensity=2 * WARP / (32 * rows["sectors_per_100"] / 100)).sort_values("platform", kind="stable")
+
+
 def roofline(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     """Each float kernel at its counted FLOP per byte and its measured rate, under the roofs of memory and arithmetic.
 
     The counts are of what a multiprocessor loads from its caches. So a kernel may lie above the memory's roof,
     if the caches served it.
     """
-    figure, parts = facets(rows, ["platform"], evidence, height=5)
+    figure, parts = plots.facets(rows, ["platform"], evidence, height=5.4)
     for axis, part in parts:
-        marks(axis, part, "intensity", "tflops", evidence, area=60)
-        speeds, peak = figure_rows.roofs(part["platform"].iloc[0], evidence)
+        said = part["said"] + " at " + part["intensity"].map(rounded) + " FLOP per byte"
+        plots.marks(axis, part.assign(said=said), "intensity", "tflops", s=60, **plots.looks(part, evidence))
+        speeds, peak = _roofs(part["platform"].iloc[0], evidence)
         top = peak or speeds["memory"] * part["intensity"].max()  # the memory's roof extends over all points
         x = np.geomspace(0.5 * min(0.25, part["intensity"].min()), 4 * top / speeds["memory"], 200)
         for name, speed in speeds.items():
@@ -137,99 +144,138 @@ def roofline(rows: pd.DataFrame, evidence: Evidence) -> Figure:
             words = f"{name} {rounded(speed)} TB/s"
             axis.text(x[0], 1.1 * speed * x[0], words, fontsize="small", transform_rotates_text=True, **along)
         if peak:
-            plots.write_at(axis, f"vector peak\n{rounded(peak)} TFLOP/s", (1.02, peak), axis.get_yaxis_transform())
+            plots.write_beside(axis, [peak], [f"vector peak\n{rounded(peak)} TFLOP/s"])
+        plots.log_scale(axis, "x", "y")
         axis.set(xlabel="FLOP per byte loaded, counted by the emulator", ylabel="TFLOP/s, measured")
-        log_scale(axis, part["intensity"])
-        log_scale(axis, part["tflops"], "y")
         axis.set_ylim(top=2 * max(top, part["tflops"].max()))
-    plots.label_points(figure, parts, "intensity", "tflops")
+    plots.legend(figure, evidence, 4)
     return figure
 
 
-@shows(tables.rungs_double, "No ladder: no rung was timed.", figure_rows.beside_limits, name="rungs_double")
-@shows(tables.OVERVIEW["rungs"], "No ladder: no rung was timed.", figure_rows.beside_limits)
+def _roofs(platform: str, evidence: Evidence) -> tuple[dict[str, float], float]:
+    """The roofs of a GPU for floats: the memory's and the caches' in TB/s, and the peak in TFLOP/s, 0 if not known."""
+    gpu = evidence.device(platform).gpu
+    measured = {name: speed for (name, dtype), speed in evidence.roofs(platform).items() if dtype == "float"}
+    speeds = {"memory": measured.get("memory_bandwidth", gpu["memory_bandwidth_gb_s"])}
+    speeds |= {f"L{n}": measured[f"l{n}_bandwidth"] for n in (2, 1) if f"l{n}_bandwidth" in measured}
+    peak = (gpu["peak_gflops"] or {}).get("float") or 0
+    return {name: speed / 1000 for name, speed in speeds.items()}, peak / 1000
+
+
 def rungs(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     """Every rung and its limits; a hatched bar is slower than a rung before it."""
-    figure, parts = facets(rows, ["platform", "dtype"], evidence, "title", width=6.4, height=1.5, line=0.3)
+    slower = (rows["gain"] < 1) & ~rows["as_fast"].fillna(False).astype(bool)
+    library = rows["gflops"].where(rows["anchor"]).groupby([rows["platform"], rows["dtype"]]).transform("max")
+    rows = rows.assign(slower=slower, library=library, bound=rows["bound_gflops"] / 1000)
+    by = ["platform", "dtype", "shape"]
+    figure, parts = plots.facets(rows[~rows["anchor"]], by, evidence, "kernel", width=6.4, height=1.5, line=0.3)
     for axis, part in parts:
-        bars(axis, part, "tflops", "TFLOP/s", part["kernel"], "slower", color=colours(part, evidence), height=0.7)
-        plots.write_beside(axis, part["tflops"].map(rounded), "TFLOP/s")
-        first = part.iloc[0]
-        said = [f"{kernel}: upper bound {{}} TFLOP/s" for kernel in part["kernel"]]
-        plots.ticks(axis, part, "bound", first["bound_words"], said)
-        for name, dashes in {"library": "-.", "alone": "-", "tensor": ":", "peak": "--"}.items():
-            number = f": {rounded(first[name])}" if len(parts) == 1 else ""
-            limit(axis, first[name], linestyle=dashes, label=first[f"{name}_words"] + number)
-    legend(figure, 2)
+        colours = [plots.look(name, evidence)["color"] for name in part["kernel"]]
+        said = part["kernel"] + ": " + part["tflops"].map(rounded) + " TFLOP/s"
+        plots.bars(axis, part.assign(said=said), hue="kernel", palette=colours, legend=False)
+        for bar, slower in zip(axis.patches, part["slower"]):
+            bar.set(hatch="///" if slower else "", edgecolor="white", linewidth=0)
+        limits = _limits(part, evidence)
+        for dashes, (words, rate) in limits.items():
+            number = f": {rounded(rate)}" if len(parts) == 1 else ""
+            axis.axvline(rate, linestyle=dashes, label=words + number, **_LIMIT)
+        known = part[part["bound"].notna()]
+        words = "upper bound" if len(limits) < 4 else ""  # five entries would be too many
+        ticks = axis.scatter(known["bound"], known["kernel"], marker="|", s=190, color="black", label=words)
+        said = zip(known["kernel"], known["bound"])
+        set_tooltips(ticks, [f"{name}: upper bound {rounded(rate)} TFLOP/s" for name, rate in said])
+    plots.legend(figure, evidence, 2)
     return figure
 
 
-@shows(traffic.cache_lines, "No CPU loop was both timed and counted.", figure_rows.cache_lines)
-def cache_lines(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """The time of a multiply-add on the CPU over the cache lines that it fetches."""
-    x, y = "l1_lines_per_multiply_add", "ns_per_multiply_add"
-    figure, parts = facets(rows, ["platform"], evidence, height=4.2, columns=2, sharex=True, sharey=True)
-    for axis, part in parts:
-        marks(axis, part, x, y, evidence)
-        log_scale(axis, part[x], "x", [1])
-        log_scale(axis, part[y], "y", [1, 2, 5])
-        axis.set(xlabel="lines into the first cache per multiply-add", ylabel="ns per multiply-add")
-        axis.label_outer()
-    plots.label_points(figure, parts, x, y)
-    return figure
+def _limits(rungs: pd.DataFrame, evidence: Evidence) -> dict[str, tuple[str, float]]:
+    """The limits of the rungs of an element type on a GPU that are known: style of its line -> words, TFLOP/s."""
+    platform, dtype, library = rungs[["platform", "dtype", "library"]].iloc[0]
+    gpu, roofs = evidence.device(platform).gpu, evidence.roofs(platform)
+    mma = rungs["multiply_add"].fillna("").str.contains("MMA").any()
+    units = " on the vector units" if mma else ""
+    limits = {
+        "-.": ("cuBLAS", library),
+        "-": (f"multiply-adds alone{units}, measured", roofs.get(("multiply_add_rate", dtype))),
+        "--": (f"peak at {gpu['sm_clock_mhz']:,} MHz{units}", (gpu["peak_gflops"] or {}).get(dtype)),
+        ":": ("tensor cores alone, measured", roofs.get(("tensor_rate", dtype)) if mma else None),
+    }
+    return {dashes: (words, rate / 1000) for dashes, (words, rate) in limits.items() if pd.notna(rate)}
 
 
-# ---- Of tasks, each named after its method ---------------------------------------------------------------------------
-_NO_SIZES = "No rate over the size: there is no GPU and no recorded run of this task."
-
-
-@shows(by_size.below_roofs, _NO_SIZES, figure_rows.squares, name="rate_over_size")
-@shows(by_size.over_size, _NO_SIZES, figure_rows.squares)
 def sizes(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """The rate of each kernel over the size; if known, below two roofs: the rate of the units, and a launch alone.
+    """The rate of each kernel over the size of square products; below two roofs, if known: the rate of the units, and a
+    launch alone.
 
-    Lines join sizes that divide by 16; other sizes are hollow marks.
+    Lines join sizes that divide by 16; other sizes are hollow marks. The library is there with its default call: that
+    of its best algorithm can hardly be told apart.
     """
-    figure, parts = facets(rows, ["platform", "dtype"], evidence, "dtype", width=8.8, height=2.9, columns=2)
+    searched = [name for name, kernel in evidence.kernels.items() if kernel.searched]
+    rows = timings.cubes(rows[~rows["kernel"].isin(searched)]).sort_values("n", kind="stable")
+    rows = rows.reindex(columns=list(dict.fromkeys([*rows, "roof_gflops", "launch_gflops"])))
+    figure, parts = plots.facets(rows, ["platform", "dtype"], evidence, width=8.8, height=2.9, columns=2)
     for axis, part in parts:
-        for kernel, own in part.groupby("kernel", sort=False):
-            colour, marker = look(kernel, evidence).values()
-            line = own[own["friendly"]]
-            axis.plot(line["n"], line["tflops"], color=colour, linewidth=1, zorder=2)
-            for points, face, label in ((line, colour, kernel), (own[~own["friendly"]], "none", f"_{kernel}")):
-                style = {"marker": marker, "facecolor": face, "edgecolor": colour, "s": 20, "zorder": 3, "label": label}
-                set_tooltips(axis.scatter(points["n"], points["tflops"], **style), points["said"])
-        top, roof = part["tflops"].max(), part["roof"].iloc[0]
-        line = {"color": "black", "linewidth": 1}
+        shown = plots.looks(part, evidence)
+        plots.marks(axis, part, "n", "tflops", s=28, **shown)
+        [points] = axis.collections
+        colours = points.get_facecolors()
+        points.set(edgecolor=colours, facecolor=np.where(part[["friendly"]], colours, 0))
+        once = {"estimator": None, "errorbar": None, "dashes": False, "markers": False, "legend": False, "linewidth": 1}
+        sns.lineplot(part[part["friendly"]], x="n", y="tflops", ax=axis, **shown | once)
+        roof, launch = part["roof_gflops"].max() / 1000, part.drop_duplicates("n").dropna(subset="launch_gflops")
         if roof > 0:
-            axis.axhline(roof, **line, linestyle="--", label="the units alone, measured")
-            top = max(top, roof)
-        launch = part.drop_duplicates("n").dropna(subset="launch")
+            axis.axhline(roof, color="black", linewidth=1, linestyle="--", label="the units alone, measured")
         if len(launch):
-            axis.plot(launch["n"], launch["launch"], **line, linestyle=":", label="a launch alone")
+            axis.plot(launch["n"], launch["launch_gflops"] / 1000, "k:", linewidth=1, label="a launch alone")
+        top = np.nanmax([part["tflops"].max(), roof])
         axis.set(xlabel="n of n × n matrices", ylabel="TFLOP/s", yscale="log", ylim=(part["tflops"].min() / 2, 2 * top))
         axis.set_xscale("log", base=2)
         axis.xaxis.set_major_formatter("{x:,.0f}")
-    legend(figure, 4)
+    plots.legend(figure, evidence, 4)
     return figure
 
 
-# ---- Of the page -----------------------------------------------------------------------------------------------------
-@shows(by_size.at_every_size, "No map of shapes: there is no GPU and no recorded run of the task sizes.",
-       figure_rows.shape_map)  # fmt: skip
 def shape_map(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """How many times as fast as the library the fastest kernel is at each shape."""
-    figure, parts = facets(rows, ["platform", "dtype"], evidence, "title", "c", height=1.5, line=0.3)
+    """How many times as fast as the library the fastest kernel is at each shape of C with several sums."""
+    several = rows.groupby(["platform", "dtype", "n", "m"])["p"].transform("nunique") > 1
+    rows = rows[several & rows["friendly"] & rows["dtype"].isin(rows.loc[rows["n"] != rows["m"], "dtype"])]
+    rows = rows.sort_values(["n", "m"], key=lambda sizes: sizes.astype("float64"), kind="stable")
+    rows = rows.assign(
+        c=rows["n"].astype("str") + " × " + rows["m"].astype("str"),
+        title=rows["dtype"] + ": times as fast as the library",
+        ratio=rows["percent_of_anchor"] / 100,
+    )
+    figure, parts = plots.facets(rows, ["platform", "title"], evidence, "c", height=1.5, line=0.3)
     for axis, part in parts:
-        heat(axis, part, "c", "p", "ratio", "p; the rows are C, n × m")
+        plots.heat(axis, part, "c", "p", "ratio")
+        axis.set_xlabel("p; the rows are C, n × m")
     return figure
 
 
-@shows(grades.spread_of_exponents, "No errors over the spread of exponents: no product of doubles was graded.")
 def spread_of_exponents(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     """The largest error of doubles made of bytes, over the spread of their exponents."""
     rows = rows.assign(title="largest error / ε |A||B|")
-    figure, parts = facets(rows, ["platform"], evidence, "title", "variant", height=1.2, line=0.26)
+    figure, parts = plots.facets(rows, ["platform", "title"], evidence, "variant", height=1.2, line=0.26)
     for axis, part in parts:
-        heat(axis, part, "variant", "number", "componentwise", "φ; blank: refused")
+        plots.heat(axis, part, "variant", "number", "componentwise")
+        axis.set_xlabel("φ; blank: refused")
     return figure
+
+
+_NO_RUNGS = "No ladder: no rung was timed."
+_NO_SIZES = "No rate over the size: there is no GPU and no recorded run of this task."
+_NO_MAP = "No map of shapes: there is no GPU and no recorded run of the task sizes."
+_NO_ERRORS = "No errors over the spread of exponents: no product of doubles was graded."
+#: Name -> the function that makes its table, the one that draws it, and what stands for an empty figure. A task's
+#: figure has the name of the task's method.
+FIGURES: dict[str, tuple[Callable[[Evidence], pd.DataFrame], Callable[[pd.DataFrame, Evidence], Figure], str]] = {
+    "climb": (rungs_of_ladder, climb, "No climb: no GPU was timed."),
+    "accuracy_and_rate": (tables.ladder, accuracy_and_rate, "No accuracy against rate: no GPU was timed."),
+    "roofline": (counted_and_timed, roofline, "No roofline: no kernel was both counted and timed."),
+    "rungs": (tables.OVERVIEW["rungs"], rungs, _NO_RUNGS),
+    "rungs_double": (tables.rungs_double, rungs, _NO_RUNGS),
+    "sizes": (by_size.over_size, sizes, _NO_SIZES),
+    "rate_over_size": (by_size.below_roofs, sizes, _NO_SIZES),
+    "shape_map": (by_size.at_every_size, shape_map, _NO_MAP),
+    "spread_of_exponents": (grades.spread_of_exponents, spread_of_exponents, _NO_ERRORS),
+}

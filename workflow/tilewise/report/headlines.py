@@ -9,8 +9,8 @@ from tilewise.explain import climb, provenance
 from tilewise.explain.number_format import rounded
 from tilewise.report import beside
 from tilewise.report.beside import Sides
-from tilewise.report.plots import COLOURS, MARKERS, legend
-from tilewise.report.svg import empty_figure, set_tooltips, style
+from tilewise.report.plots import COLOURS, MARKERS, legend, marks
+from tilewise.report.svg import empty_figure, style
 from tilewise.study.status import RIGHT, Status
 
 #: Heading -> task and the values of columns of the best kernels that are compared.
@@ -54,30 +54,21 @@ def speedups(sides: Sides) -> pd.DataFrame:
 
 
 def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
-    """A figure of `speedups`: a row per rung, a mark per run; this run's are filled."""
+    """A figure of `speedups`: a row per rung, a mark per run."""
     if table.empty:
         return empty_figure("No speed-ups: no GPU has timed the naive kernel beside another one.")
-    kernels = list(dict.fromkeys(table["kernel"]))
+    label = table["side"].map(sides.headings) + ", n = " + table["n"].astype("str")
+    times = table["times_naive"].map(lambda number: rounded(number, "x"))
+    rate = (table["gflops"] / 1000).map(rounded)
+    rows = table.assign(label=label, said=table["kernel"] + ": " + times + "× naive, " + rate + " TFLOP/s, " + label)
+    runs = label.unique()
+    looks = {"palette": dict(zip(runs, COLOURS)), "markers": dict(zip(runs, MARKERS))}
     with style():
-        figure = Figure(figsize=(3.6, 0.9 + 0.27 * len(kernels)), layout="constrained")
+        figure = Figure(figsize=(3.6, 0.9 + 0.27 * table["kernel"].nunique()), layout="constrained")
         axis = figure.subplots()
-        for number, (side, own) in enumerate(table.groupby("side", sort=False)):
-            colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-            face = colour if side.startswith("own") else "none"
-            looks: dict[str, Any] = {"s": 46, "facecolors": face, "edgecolors": colour, "marker": marker}
-            label = f"{sides.headings[side]}, n = {own['n'].iloc[0]}"
-            at = [kernels.index(name) for name in own["kernel"]]
-            drawn = axis.scatter(own["times_naive"], at, label=label, zorder=3, **looks)
-            set_tooltips(drawn, [
-                f"{row.kernel}: {rounded(row.times_naive, 'x')}× naive, {rounded(row.gflops / 1000)} TFLOP/s, {label}"
-                for row in own.itertuples()
-            ])  # fmt: skip
-        axis.set_yticks(range(len(kernels)), kernels)
-        axis.invert_yaxis()
-        axis.set_xlim(left=0)
-        axis.set_xlabel("times the rate of naive")
-        axis.grid(axis="both", alpha=0.4)
-        legend(figure, 1)
+        marks(axis, rows, "times_naive", "kernel", hue="label", style="label", s=60, alpha=0.7, **looks)
+        axis.set(xlabel="times the rate of naive", ylabel="", xlim=(0, None))
+        legend(figure, sides.first, 1)
     return figure
 
 

@@ -1,30 +1,31 @@
-"""What figures share: panels, bars, marks, maps, labels and legends, and the look of each kernel.
+"""What figures share: the look of each kernel, panels, marks, maps and a legend.
 
 One visual language: a kernel keeps its colour and its marker in every figure, a larger mark is a larger product, and
 libraries are grey stars. The colours can be told apart by colour-blind readers, and the figures can also be read in
 black and white.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import textalloc
+import seaborn as sns
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
-from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.markers import MarkerStyle
+from matplotlib.ticker import NullFormatter
+from matplotlib.transforms import Affine2D
 
 from tilewise.evidence import Evidence
 from tilewise.explain.number_format import rounded
-from tilewise.report.svg import GREY, set_tooltips, settle
+from tilewise.report.svg import GREY, set_tooltips
 
 #: Colours that can be told apart by colour-blind readers, on white and on black; grey is for libraries.
 COLOURS = "#0173b2 #c46a00 #029e73 #d0507a #8a6fd1 #8c6d3f #1f9fc4 #b04a2f #6f8f1f".split()
-#: The star is for libraries.
 MARKERS = ["o", "s", "D", "^", "v", "P", "X", "<", ">"]
+#: The points and the angles of the stars of libraries, which are larger than other marks, because they are slim.
+_POINTS: list[Any] = ["*", (4, 1, 0), (6, 1, 0), (8, 1, 0), (12, 1, 0), (7, 1, 0), (4, 1, 45), (5, 1, 180)]
+_STARS = [MarkerStyle(points, transform=Affine2D().scale(1.5)) for points in _POINTS]
 #: The kernels in the order in which they got their colour and marker. A new one may go to the end; until then it comes
 #: after these, in the registry's order.
 LOOKS = """
@@ -38,208 +39,119 @@ LOOKS = """
     cublas_best dmma_ring wgmma_tf32 double_always split_sums dmma_split mma_split wgmma_split
     wgmma_turns wgmma_int8_turns transposing_int8
 """.split()
-#: A legend has so many entries at most; more lines are labelled where they end.
-MOST_ENTRIES = 4
-#: A star is slim: its area is so many times that of another mark.
-_STAR = 2.2
+
+
+class NothingToShow(Exception):
+    """No rows are left for a figure."""
 
 
 def look(kernel: str, evidence: Evidence) -> dict[str, Any]:
     """The colour and the marker of a kernel, the same in every figure; libraries are grey stars."""
+    names = list(dict.fromkeys([*LOOKS, *evidence.kernels, kernel]))
     if kernel in evidence.libraries:
-        return {"color": GREY, "marker": "*"}
-    place = list(dict.fromkeys([*LOOKS, *evidence.kernels, kernel])).index(kernel)
+        place = [name for name in names if name in evidence.libraries].index(kernel)
+        return {"color": GREY, "marker": _STARS[place % len(_STARS)]}
+    place = names.index(kernel)
     return {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[(place + place // len(COLOURS)) % len(MARKERS)]}
 
 
-def order(column: pd.Series) -> list[Any]:
-    """The values of a column in their order: that of its categories, that of numbers, or in which they occur."""
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        return list(column.cat.categories)
-    return sorted(column.unique()) if pd.api.types.is_numeric_dtype(column) else list(dict.fromkeys(column))
+def looks(rows: pd.DataFrame, evidence: Evidence) -> dict[str, Any]:
+    """The arguments by which seaborn draws each kernel of these rows in its look, in the order of the registry."""
+    present = set(rows["kernel"])
+    names = [name for name in dict.fromkeys([*evidence.kernels, *rows["kernel"]]) if name in present]
+    found = [look(name, evidence) for name in names]
+    colours = {"hue": "kernel", "hue_order": names, "palette": [each["color"] for each in found]}
+    return colours | {"style": "kernel", "style_order": names, "markers": [each["marker"] for each in found]}
 
 
-# ---- Panels ----------------------------------------------------------------------------------------------------------
+def described(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with the further columns that all figures have.
+
+    `said` is the tooltip of a row: its kernel, choice, type, product and rate, as far as it has them. With rates come
+    `tflops`, and `rate` in `rate_unit`, which is GFLOP/s for CPU loops and TFLOP/s otherwise.
+    """
+    named = rows[[name for name in ("kernel", "choice", "dtype", "shape") if name in rows]].fillna("")
+    said = [", ".join(filter(None, row)) for row in named.to_numpy()]
+    added: dict[str, Any] = {}
+    if "gflops" in rows:
+        unit, large = ("TFLOP/s", 1000) if rows["gflops"].max() >= 100 else ("GFLOP/s", 1)  # no CPU loop is that fast
+        added |= {"tflops": rows["gflops"] / 1000, "rate": rows["gflops"] / large, "rate_unit": unit}
+        said = [f"{words}: {rounded(rate)} {unit}" for words, rate in zip(said, added["rate"].astype("float64"))]
+    return rows.assign(**added, said=pd.Series(said, rows.index, dtype="object"))
+
+
 def facets(
-    rows: pd.DataFrame, by: Sequence[str], evidence: Evidence, title: str = "", lines: str = "", *,
-    width: float = 7.6, height: float = 1.3, line: float = 0.0, columns: int = 1, **options: Any,
+    rows: pd.DataFrame, by: Sequence[str], evidence: Evidence, y: str = "", *,
+    width: float = 7.6, height: float = 1.3, line: float = 0.0, columns: int = 1,
 ) -> tuple[Figure, list[tuple[Any, pd.DataFrame]]]:  # fmt: skip
-    """A figure with a panel for each group of rows, and the panels with their rows.
+    """A figure with a panel for each group of rows, and the panels with their rows; its group is a panel's title.
 
-    A panel's title has its platform and the column `title`. A panel is `height` inches high and `line` inches more for
-    each row, or for each line of text in the values of the column `lines`.
+    The first of the columns `by` is the platform. A panel is `height` inches high and `line` inches more for each
+    value of the column y, or for each line of their text. Raises NothingToShow if there are no rows.
     """
-    parts = [part for _, part in rows.groupby([*by], sort=False)]
-    counts = [sum(1 + str(each).count("\n") for each in part[lines].unique()) if lines else len(part) for part in parts]
-    across = min(len(parts), columns)
-    heights = [line * count for count in counts[::across]]
-    figure = Figure(figsize=(width, sum(height + each for each in heights)), layout="constrained")
-    ratios = [0.25 + each for each in heights]
-    axes = figure.subplots(len(heights), across, squeeze=False, height_ratios=ratios, **options).ravel()
-    for spare in axes[len(parts) :]:
+    if rows.empty:
+        raise NothingToShow
+    groups = list(rows.groupby([*by], sort=False))
+    across = min(len(groups), columns)
+    parts = [part for _, part in groups[::across]]
+    lines = [line * part[y].nunique() * (1 + part[y].str.count("\n").max()) if y else 0 for part in parts]
+    figure = Figure(figsize=(width, height * len(lines) + sum(lines)), layout="constrained")
+    ratios = [0.25 + each for each in lines]
+    axes = figure.subplots(len(lines), across, squeeze=False, height_ratios=ratios).ravel()
+    for axis, ((platform, *keys), _) in zip(axes, groups):
+        axis.set_title("\n".join(filter(None, [evidence.labels[platform], ", ".join(keys)])))
+    for spare in axes[len(groups) :]:
         spare.remove()
-    for axis, part in zip(axes, parts):
-        first = part.iloc[0]
-        axis.set_title("\n".join([evidence.labels[first["platform"]], *([first[title]] if title else [])]).strip())
-    return figure, list(zip(axes, parts))
+    return figure, [(axis, part) for axis, (_, part) in zip(axes, groups)]
 
 
-def limit(axis: Any, at: float, **style: Any) -> None:
-    """An upright line, if its place is known; it lies behind the bars, which cover it if they pass it."""
-    if pd.notna(at):
-        axis.axvline(at, **{"color": "black", "linewidth": 1.3, "linestyle": "--", "zorder": 0.9} | style)
+def marks(axis: Any, rows: pd.DataFrame, x: str, y: str, **options: Any) -> None:
+    """seaborn's scatterplot, with the column `said` as tooltips; rows without x have no mark."""
+    sns.scatterplot(rows, x=x, y=y, ax=axis, zorder=3, **options)
+    for points in axis.collections:
+        set_tooltips(points, rows.loc[rows[x].notna(), "said"])
 
 
-def log_scale(axis: Any, values: pd.Series, name: str = "x", steps: Sequence[float] = ()) -> None:
-    """Make an axis of these values logarithmic, if one is positive; `steps` are the multiples of ten with a number.
-
-    Numbers have no exponents above their line, whose letters would be too small on a phone.
-    """
-    if (values > 0).any():
-        axis.set(**{f"{name}scale": "log"})
-        getattr(axis, f"{name}axis").set(major_formatter="{x:g}")
-        if steps:
-            getattr(axis, f"{name}axis").set(major_locator=LogLocator(subs=steps), minor_formatter=NullFormatter())
+def bars(axis: Any, rows: pd.DataFrame, **options: Any) -> None:
+    """seaborn's barplot of the rates of kernels, each of one row, with the column `said` as tooltips."""
+    sns.barplot(rows, x="tflops", y="kernel", errorbar=None, saturation=1, width=0.72, ax=axis, **options)
+    for bar, words in zip(axis.patches, rows["said"], strict=True):
+        set_tooltips(bar, [words])
+    axis.set(xlabel="TFLOP/s", ylabel="")
+    write_beside(axis, range(len(rows)), rows["tflops"].map(rounded))
 
 
-# ---- Marks -----------------------------------------------------------------------------------------------------------
-def name_rows(axis: Any, names: Sequence[str]) -> None:
-    """Give a panel a row for each name, the first at the top."""
-    axis.set_yticks(range(len(names)), names)
-    axis.set_ylim(len(names) - 0.5, -0.5)
-
-
-def bars(
-    axis: Any, rows: pd.DataFrame, x: str, unit: str, names: Sequence[str], hatch: str = "", said: str = "",
-    **style: Any,
-) -> None:  # fmt: skip
-    """Horizontal bars as long as the column x, a row of the panel each.
-
-    The column `hatch` says which are hatched. The tooltip is the column `said`, or the row's name and its number.
-    """
-    if hatch:
-        style |= {"hatch": ["///" if each else "" for each in rows[hatch]], "edgecolor": "white", "linewidth": 0}
-    numbers = rows[x].to_numpy(dtype="float64")
-    words = rows[said] if said else [f"{name}: {rounded(number)} {unit}" for name, number in zip(names, numbers)]
-    for bar, tooltip in zip(axis.barh(range(len(rows)), numbers, **style), words, strict=True):
-        set_tooltips(bar, [tooltip])
-    name_rows(axis, names)
-    axis.grid(axis="y", visible=False)
-    axis.set_xlabel(unit)
-
-
-def ticks(axis: Any, rows: pd.DataFrame, x: str, label: str, words: Sequence[str]) -> None:
-    """Ticks in the rows of a panel, one for each number of a column; `words` have it as {}."""
-    known = rows[x].reset_index(drop=True).dropna()
-    if len(known):
-        look = {"marker": "|", "s": 190, "color": "black", "linewidth": 1.8, "zorder": 4}
-        drawn = axis.scatter(known, known.index, label=label, **look)
-        set_tooltips(drawn, [words[place].format(rounded(number)) for place, number in known.items()])
-
-
-def colours(rows: pd.DataFrame, evidence: Evidence) -> list[str]:
-    """The colours of the kernels of rows."""
-    return [look(kernel, evidence)["color"] for kernel in rows["kernel"]]
-
-
-def marks(axis: Any, rows: pd.DataFrame, x: str, y: str, evidence: Evidence, area: float = 45) -> None:
-    """Marks in the look of their kernels, with the column `said` as tooltips; y is a number, or a name with a row.
-
-    Small marks lie upon large ones: a column `area` has square points.
-    """
-    names, rows = order(rows[y]), rows.assign(area=rows.get("area", area))[rows[x].notna()]
-    if not pd.api.types.is_numeric_dtype(rows[y]):
-        name_rows(axis, names)
-        rows[y] = [names.index(name) for name in rows[y]]
-    rows = rows.sort_values("area", ascending=False, kind="stable")
-    for (area, kernel), own in rows.groupby(["area", "kernel"], sort=False, observed=True):
-        style = look(kernel, evidence) | {"label": kernel}
-        area *= _STAR if style["marker"] == "*" else 1
-        style |= {"edgecolor": "white", "linewidth": 0.5}  # what parts points that lie on each other
-        set_tooltips(axis.scatter(own[x], own[y], s=area, zorder=3, **style), own["said"])
-
-
-def heat(axis: Any, rows: pd.DataFrame, y: str, x: str, value: str, unit: str) -> None:
-    """A map of the columns x and y, whose colour is the logarithm of a value and whose words are the value."""
-    table = rows.pivot_table(index=y, columns=x, values=value, aggfunc="max", observed=True)
-    # pivot_table leaves out a row without numbers.
-    down, across = ([each for each in order(rows[name]) if each in set(rows[name])] for name in (y, x))
-    numbers = table.reindex(index=down, columns=across).to_numpy(dtype="float64")
-    shown = np.log10(numbers)
-    far = max(0.3, np.nanmax(np.abs(shown)))
-    axis.imshow(shown, aspect="auto", cmap="PuOr_r", vmin=-far, vmax=far)
-    for (row, column), number in np.ndenumerate(numbers):
-        if np.isfinite(number):
-            # White on what is dark, which follows from the colour map's ends.
-            colour = "white" if abs(np.log10(number)) > 0.62 * far else "#010101"
-            axis.text(column, row, rounded(number), ha="center", va="center", fontsize="small", color=colour)
-    axis.set_yticks(range(len(down)), down)
-    axis.set_xticks(range(len(across)), [str(name).replace(", ", ",\n") for name in across])
-    axis.set_xlabel(unit)
+def heat(axis: Any, rows: pd.DataFrame, y: str, x: str, value: str) -> None:
+    """seaborn's heatmap of the logarithm of a value over the columns x and y; its words are the value."""
+    table = rows.groupby([y, x])[value].max().unstack().loc[rows[y].unique()].astype("float64")
+    far = max(0.3, np.log10(table).abs().max(axis=None))
+    # Light enough for words that are not the black of the page's, which a dark page makes white.
+    colours = sns.diverging_palette(275, 40, s=95, l=68, as_cmap=True)
+    words: dict[str, Any] = {"annot": table.map(rounded), "fmt": "", "annot_kws": {"size": "small", "color": "#010101"}}
+    sns.heatmap(np.log10(table), cmap=colours, vmin=-far, vmax=far, cbar=False, **words, ax=axis)
+    axis.set_ylabel("")
     axis.grid(visible=False)
 
 
-# ---- Words -----------------------------------------------------------------------------------------------------------
-def write_beside(axis: Any, words: Iterable[str], heading: str = "") -> None:
-    """Words for each row in a column right of the panel, where no line crosses them; their heading is above."""
-    for place, said in enumerate(words):
-        write_at(axis, said, (1.02, place), axis.get_yaxis_transform(), color="black")
-    write_at(axis, heading, (1.02, 1.01), va="bottom")
+def write_beside(axis: Any, places: Iterable[float], words: Iterable[str]) -> None:
+    """Small words right of the panel at these heights, where no line crosses them."""
+    for place, said in zip(places, words):
+        axis.text(1.02, place, said, transform=axis.get_yaxis_transform(), va="center", fontsize="small")
 
 
-def write_at(axis: Any, words: str, place: tuple[float, float], of: Any = "axes fraction", **style: Any) -> None:
-    """Small grey words, which may lie outside the panel; `of` is what their place is relative to."""
-    style = {"va": "center", "fontsize": "small", "color": GREY} | style
-    axis.annotate(words, place, xycoords=of, annotation_clip=False, **style)
+def log_scale(axis: Any, *names: str) -> None:
+    """Make axes logarithmic; their numbers have no exponents, whose letters would be too small on a phone."""
+    for name in names:
+        axis.set(**{f"{name}scale": "log"})
+        getattr(axis, f"{name}axis").set(major_formatter="{x:,g}", minor_formatter=NullFormatter())
 
 
-def label_points(figure: Any, parts: Iterable[tuple[Any, pd.DataFrame]], x: str, y: str) -> None:
-    """Name the kernels of points that have a `rank`, where there is room, the first first; the panels are complete."""
-    settle(figure)
-    for axis, part in parts:
-        first = part[part["rank"].notna()].sort_values("rank")
-        axis.autoscale(False)
-        marks: list[Any] = [np.ma.filled(np.ma.asarray(own.get_offsets(), float), np.nan) for own in axis.collections]
-        pixels = [np.sqrt(own.get_sizes()) / 2 * figure.dpi / 72 for own in axis.collections]
-        lines = [
-            (line.get_xdata(), line.get_ydata() if line.get_transform() == axis.transData else axis.get_ylim())
-            for line in axis.lines  # others are upright and as high as the panel
-        ]
-        places = dict(zip(("x_scatter", "y_scatter"), np.concatenate(marks).T))
-        places["scatter_sizes"] = np.concatenate([np.broadcast_to(half, len(own)) for half, own in zip(pixels, marks)])
-        places |= dict(zip(("x_lines", "y_lines"), ([*each] for each in zip(*lines))))
-        textalloc.allocate(
-            axis, [*first[x]], [*first[y]], [*first["kernel"]], **places, linecolor=GREY, linewidth=0.6,
-            textsize=FontProperties(size="small").get_size_in_points(), draw_all=False, margin=0.004,
-            min_distance=0.015, max_distance=0.12, avoid_label_lines_overlap=True, avoid_crossing_label_lines=True,
-        )  # fmt: skip
-
-
-# ---- Legends ---------------------------------------------------------------------------------------------------------
-def legend(figure: Any, columns: int) -> None:
-    """Put one legend of all panels below them, each entry once."""
+def legend(figure: Figure, evidence: Evidence, columns: int) -> None:
+    """Put one legend below all panels instead of theirs: each entry once, kernels in the registry's order."""
     entries: dict[str, Any] = {}
     for axis in figure.axes:
         entries |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
-    legend_of(figure, entries, columns)
-
-
-def legend_of(figure: Any, entries: Mapping[str, Any], columns: int, **options: Any) -> None:
-    """Put a legend (words -> handle) below all panels, in so many columns at most that the figure is wide enough."""
-    for count in range(min(columns, len(entries)), 0, -1):
-        place = {"loc": "outside lower center", "ncols": count, "columnspacing": 1.2, "handlelength": 1.5}
-        legend = figure.legend(entries.values(), entries.keys(), **place, **options)
-        # Another machine may have other letters, which are wider.
-        if count == 1 or legend.get_window_extent().width < 0.92 * figure.bbox.width:
-            return
-        legend.remove()
-
-
-def legend_of_areas(figure: Any, rows: pd.DataFrame) -> None:
-    """Say below all panels what the areas of the marks mean: of many shapes, the smallest and the largest."""
-    areas, title = rows.groupby("shape", observed=True)["area"].first(), "(n, m, p)"
-    if len(areas) > MOST_ENTRIES:
-        areas, title = areas.iloc[[0, -1]], f"{title}: from the least to the largest"
-    look: dict[str, Any] = {"color": GREY, "marker": "o", "linestyle": "none"}
-    entries = {shape: Line2D([], [], markersize=math.sqrt(area), **look) for shape, area in areas.items()}
-    legend_of(figure, entries, MOST_ENTRIES, title=title)
+        axis.legend().remove()
+    names = [name for name in dict.fromkeys([*evidence.kernels, *entries]) if name in entries]
+    place: Any = {"loc": "outside lower center", "ncols": columns, "columnspacing": 1.2, "handlelength": 1.5}
+    figure.legend([entries[name] for name in names], names, **place)

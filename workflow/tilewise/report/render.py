@@ -12,7 +12,7 @@ from kernelscope.files import atomic_path
 from tilewise import RECORDED, UserError
 from tilewise.evidence import Evidence, load_evidence
 from tilewise.files import write_json
-from tilewise.report import articles, beside, figure_rows, figures, notes, sections
+from tilewise.report import articles, beside, figures, notes, sections
 from tilewise.report.page import PREVIEW, Page, load
 
 
@@ -70,7 +70,7 @@ def render(output: Path | str, folders: Iterable[Path | str], recorded: Path | s
 
 def _climb(evidence: Evidence) -> Figure:
     """The climb on the first GPU."""
-    rows = figure_rows.rungs_of_ladder(evidence)
+    rows = figures.rungs_of_ladder(evidence)
     return figures.draw("climb", evidence, rows[rows["platform"].isin([gpu.name for gpu in evidence.gpus[:1]])])
 
 

@@ -1,10 +1,9 @@
 """A Matplotlib figure as SVG, with a value for every mark. style.css gives its greys the page's colours."""
 
-import contextlib
 import io
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from xml.etree import ElementTree
 
 import matplotlib
@@ -32,8 +31,6 @@ _STYLE = {
 GREY = "0.45"
 #: A description lists the values of so many points at most.
 _MOST_SAID = 20
-#: How the label of a figure begins that has nothing to show; the reason follows.
-_NOTHING = "nothing: "
 #: Until the SVG is written, the id of an artist holds the tooltips of its marks, in their order.
 _TELLS, _NEXT = "tells:", "\u00b6"
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -41,18 +38,16 @@ ElementTree.register_namespace("", _SVG[1:-1])
 ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
 
 
-@contextlib.contextmanager
-def style() -> Iterator[None]:
-    """What is drawn in the block looks like the page."""
-    with matplotlib.rc_context(_STYLE), sns.color_palette("colorblind"):
-        yield
+def style() -> AbstractContextManager[None]:
+    """A context in which all that is drawn looks like the page."""
+    return matplotlib.rc_context(_STYLE)
 
 
 def empty_figure(why: str) -> Figure:
     """A figure that shows the reason for its emptiness."""
     with style():
         figure = Figure(figsize=(7.6, 1.2), layout="constrained")
-        figure.set_label(f"{_NOTHING}{why}")
+        figure.set_label(why)
         axis = figure.subplots()
         axis.set_axis_off()
         axis.text(0.5, 0.5, why, ha="center", va="center", color=GREY)
@@ -60,20 +55,13 @@ def empty_figure(why: str) -> Figure:
 
 
 def missing_reason(figure: Figure) -> str:
-    """The reason why a figure is empty; "" if it shows something."""
-    label = str(figure.get_label())
-    return label.removeprefix(_NOTHING) if label.startswith(_NOTHING) else ""
+    """The reason why a figure is empty, which is its label; "" if it shows something."""
+    return str(figure.get_label())
 
 
 def set_tooltips(artist: Artist, words: Iterable[str]) -> None:
     """Set a tooltip on each mark of an artist."""
     artist.set_gid(_TELLS + _NEXT.join(" ".join(word.split()) for word in words))
-
-
-def settle(figure: Any) -> None:
-    """Give the panels their places, which they keep: before, no slope and no distance in pixels is known."""
-    figure.get_layout_engine().execute(figure)
-    figure.set_layout_engine("none")
 
 
 def svg(figure: Figure, name: str = "figure", title: str = "", description: str = "") -> str:
@@ -84,7 +72,9 @@ def svg(figure: Figure, name: str = "figure", title: str = "", description: str 
     """
     buffer = io.StringIO()
     with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}):  # two drawings of a page may have the same marks
-        settle(figure)
+        if engine := figure.get_layout_engine():
+            engine.execute(figure)
+        figure.set_layout_engine("none")
         for patch in (figure.patch, *(axis.patch for axis in figure.axes)):
             patch.set(facecolor="none", edgecolor="none")
         # Not by savefig, which draws the whole figure twice if it ever had a layout.
@@ -92,6 +82,8 @@ def svg(figure: Figure, name: str = "figure", title: str = "", description: str 
     root = ElementTree.fromstring(buffer.getvalue())
     ElementTree.indent(root, "")
     for element in root.iter():
+        if "d" in element.attrib:  # a hundredth of a pixel is near enough
+            element.set("d", re.sub(r"(\.\d\d)\d+", r"\1", element.attrib["d"]))
         if element.get("id", "").startswith(_TELLS):
             _entitle(element)
     if why := missing_reason(figure):

@@ -36,7 +36,7 @@ TABLES: dict[str, Callable[[Evidence], pd.DataFrame]] = {
 }
 #: The figures of the whole study, functions of figures.py; each is a file of each platform. Nothing here draws, because
 #: a run needs their names at its start.
-STUDY_FIGURES = ("accuracy_and_rate", "roofline", "rungs", "cache_lines")
+STUDY_FIGURES = ("accuracy_and_rate", "roofline", "rungs")
 #: The figures beside those of tasks and of the whole study.
 FIGURES = ("climb", "rungs_double", "rate_over_size", "shape_map", "spread_of_exponents")
 #: Names of layouts that are not those of their tables.
