@@ -78,7 +78,7 @@ def box(rungs: pd.DataFrame, kernel: str) -> list[tuple[str, str]]:
         each = rounded(this["top_wait_each"])
         found.append(("Top stall, counted by ncu", f"warps wait {this['top_wait']}: {each} per issued instruction"))
     if known and not counted:  # ncu profiled another variant
-        found.append(("Upper bound", f"{bound}; not counted by ncu"))
+        found.append(("Upper bound", f"{bound}; not profiled"))
     counts = {"requests": "accesses_per_100", "passes": "wavefronts_per_100", "other instructions": "others_per_100"}
     said = [f"{rounded(this[column])} {words}" for words, column in counts.items() if this[column] > 0]
     return [*found, ("Per 100 multiply-adds", ", ".join(said))]
