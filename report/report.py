@@ -25,12 +25,12 @@ from IPython.display import HTML, display
 
 from tilewise import RECORDED, exit_on_user_error
 from tilewise.explain.quantities import Machine
-from tilewise.report import figures, page, sections, tables
+from tilewise.report import figures, markup, page, sections, tables
 
 with exit_on_user_error():
     report = page.load(folders, recorded or RECORDED)
 evidence = report.evidence
-HTML(f"<style>{page.TEMPLATE.with_name('style.css').read_text(encoding='utf-8')}</style>")
+HTML(f"<style>{markup.TEMPLATES.get_template('style.css').render()}</style>")
 
 # %% [markdown]
 # ## The page, section by section
@@ -60,7 +60,7 @@ figures.task("task3", evidence)
 [*tables.OVERVIEW], [*figures.OVERVIEW]
 
 # %%
-report.frame("rungs")[["kernel", "gflops", "gain", "percent_of_anchor", "limit_percent"]]
+tables.frame("rungs", evidence)[["kernel", "gflops", "gain", "percent_of_anchor", "limit_percent"]]
 
 # %% [markdown]
 # ## Single numbers

@@ -20,7 +20,7 @@ from tilewise import RECORDED, ROOT, UserError, checksums, configfiles, files, p
 from tilewise.evidence import PUBLISHED, load_platform, load_published
 from tilewise.measure import task as measure
 from tilewise.measure.journal import Journal
-from tilewise.report import claims, template_context
+from tilewise.report import claims, tables
 from tilewise.rules import Study
 from tilewise.study import columns, registry
 from tilewise.study import device as devices
@@ -426,7 +426,7 @@ def test_a_mistake_is_blamed_on_the_file_that_has_it(tmp_path, config, words, fi
 def test_a_task_or_platform_is_not_called_like_a_folder_or_a_table(config, name):
     tasks = config["tasks"] | {name: config["tasks"]["task3"]}
     with pytest.raises(UserError, match=rf"config.yaml: tasks.{name}: the study has a rule, a table or a fold"):
-        Study(config | {"tasks": tasks}, reserved={*template_context.TABLES, *template_context.FIGURES})
+        Study(config | {"tasks": tasks}, reserved={*tables.TABLES, *tables.FIGURES})
     if name in rules.FOLDERS:
         with pytest.raises(UserError, match=rf"config.yaml: platforms.{name}: results/ has a folder of that name"):
             Study(config | {"platforms": {name: {"backend": "emulator"}}})

@@ -22,7 +22,7 @@ from tilewise.explain import climb, provenance
 from tilewise.nvidia import toolkits
 from tilewise.report import claims, figures, headlines, markup, notes, render, sections, sweep_figures, tables
 from tilewise.report.page import load
-from tilewise.report.template_context import TABLES
+from tilewise.report.tables import TABLES
 from tilewise.rules import Study
 from tilewise.study import columns, registry
 from tilewise.study.architectures import TOOLKITS

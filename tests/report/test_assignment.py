@@ -79,11 +79,12 @@ def test_a_record_that_contradicts_the_answers_is_a_note_beside_the_tables(recor
     article.with_suffix(".yaml").write_text(words.replace(old, new, 1))
     page = render.assignment(beside.Sides(record, None), article=article)
     [note] = notes.find_notes(page)
-    assert note.startswith("Answers cannot be made: ") and message in note.replace("\u00a0", " ")
+    assert note.startswith("Numbers of assignment.md cannot be made: ") and message in note.replace("\u00a0", " ")
     assert "Answer." not in page and len(packed_files(page)) == 10
 
 
-def test_without_the_record_there_are_tables_and_one_sentence(tmp_path):
+def test_without_the_record_there_are_tables_and_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(render, "RECORDED", tmp_path / "none")
     own = load_evidence([synthetic.write(tmp_path / "mine")], recorded=tmp_path / "none")
     page = render.assignment(beside.Sides(None, own))
     assert notes.find_notes(page) == [] and "Answer." not in page and "Not known" not in page
@@ -120,13 +121,13 @@ def test_all_sides_stand_in_one_row(record, tmp_path):
     own = load_evidence([synthetic.write(tmp_path / "mine")])
     sides = beside.Sides(record, own)
     where = {"kernel": "naive", "dtype": "float"}
-    table = beside.rows("task1a", sides, where)
+    table = beside.rows("task1a", sides, **where)
     at = table[table["label"] == "n = 8192"].set_index("side")
     assert list(at.index) == [*(f"recorded {each.name}" for each in record.platforms), "own mine", "source"]
     assert at.loc["source", "time_ms"] == pytest.approx(2179.101807)
     assert at["gflops"].tolist() == pytest.approx((2e-6 * 8192**3 / at["time_ms"]).tolist())
     assert table["label"].nunique() == 5
-    tiles = beside.rows("task3", sides, {"kernel": "multi_tile", "dtype": "float", "tile": 32, "n": 8192}, key="ntb")
+    tiles = beside.rows("task3", sides, key="ntb", kernel="multi_tile", dtype="float", tile=32, n=8192)
     source = tiles[tiles["side"] == "source"]
     assert source["label"].tolist() == [1, 2, 4, 6, 7, 8] and source["time_ms"].iloc[4] == pytest.approx(397.8701)
     html = beside.html(table, sides, "size", "<b>Naive.</b>", "naive", blank="your value")
@@ -143,7 +144,7 @@ def test_a_table_is_at_the_largest_square_of_this_run(record, tmp_path):
     quick = load_evidence([synthetic.write(tmp_path / "mine", study=study)])
     square = beside.largest_square("ladder_float", beside.Sides(record, quick))
     assert square == dict.fromkeys("npm", 1024)
-    table = beside.rows("ladder_float", beside.Sides(record, quick), square)
+    table = beside.rows("ladder_float", beside.Sides(record, quick), **square)
     own = table[table["side"] == "own mine"]
     assert set(table["n"]) == {1024} and own["time_ms"].notna().all() and {"naive", "stream_k"} <= set(own["kernel"])
     assert "recorded nvidia-h200" in set(table["side"])
@@ -155,13 +156,13 @@ def test_a_table_is_at_the_largest_square_of_this_run(record, tmp_path):
 
 def test_a_machine_without_a_gpu_shows_what_it_verified(record, tmp_path):
     own = load_evidence([synthetic.write(tmp_path / "laptop", "emulator")])
-    table = beside.rows("task2a", beside.Sides(record, own), {"kernel": "tiled", "dtype": "float"})
+    table = beside.rows("task2a", beside.Sides(record, own), kernel="tiled", dtype="float")
     mine = table[table["side"] == "own laptop"]
     sizes = dict.fromkeys("npm", 8192)
-    at = beside.rows("task2a", beside.Sides(record, own), {"kernel": "tiled", "dtype": "float"} | sizes)
+    at = beside.rows("task2a", beside.Sides(record, own), kernel="tiled", dtype="float", **sizes)
     assert "own laptop" in set(at["side"]), "the emulator's sizes are its own"
     assert len(mine) and mine["time_ms"].isna().all() and set(mine["status"]) == {Status.OK}
-    assert beside.VERIFIED in beside.html(table, beside.Sides(record, own), "size", "<b>Tiled.</b>", "tiled")
+    assert "verified by emulation" in beside.html(table, beside.Sides(record, own), "size", "<b>Tiled.</b>", "tiled")
 
 
 def test_the_hand_out_has_no_answers(tmp_path, capsys):

@@ -9,13 +9,13 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from prose import checks
+from prose import checks, plain
 
 from tilewise import RECORDED
 from tilewise.evidence import load_evidence
 from tilewise.explain import climb, provenance, timings
 from tilewise.explain.number_format import plus_minus, rounded
-from tilewise.report import articles, figures, markup, tables
+from tilewise.report import figures, markup, tables
 
 FOLDER = RECORDED / "nvidia-h200"
 #: By how many cycles an instruction two H200s differ in a wait.
@@ -89,8 +89,9 @@ def test_everything_shows_the_same_bound(recorded, rungs):
         assert loops.loc[kernel, "bound_gflops"] == pytest.approx(bound, rel=0.01), "at another shape, another clock"
         drawn = figures.svg(figures.draw("rungs", recorded, rungs.reset_index()))
         assert f"{kernel}: upper bound {rounded(bound / 1000)} TFLOP/s" in drawn
-        said = dict(articles.box(rungs.reset_index(), kernel))["Upper bound"]
-        assert said.startswith(f"{rounded(bound / 1000)}\u00a0TFLOP/s, limited by {limits.loc[kernel, 'limited_by']}")
+        said = plain(markup.rung_html(rungs.reset_index(), kernel))
+        limit = limits.loc[kernel, "limited_by"]
+        assert said.startswith(f"Upper bound{rounded(bound / 1000)} TFLOP/s, limited by {limit}")
     # 73 % of the slots of a scheduler at 1980 MHz, of which ncu saw 71.
     slots = limits.loc["warp_tile", "gflops"] / 64 / (4 * 132 * limits.loc["warp_tile", "sm_clock_mhz"] / 1000)
     assert limits.loc["warp_tile", "limit_percent"] == pytest.approx(
@@ -175,8 +176,8 @@ def test_a_tie_is_told_and_drawn_as_a_tie(recorded):
     found = [climb.rungs(climb.climb(each, climb.CLIMB), each) for each in (tied, apart)]
     assert [table["as_fast"].sum() for table in found] == [1, 0]
     assert found[0].set_index("kernel").loc["stream_k", "as_fast"]
-    said = [dict(articles.box(table, "stream_k"))["Measured"] for table in found]
-    assert "as fast as `tma_ring`: their runs overlap" in said[0] and "overlap" not in said[1]
+    said = [plain(markup.rung_html(table, "stream_k")) for table in found]
+    assert "as fast as tma_ring: their runs overlap" in said[0] and "overlap" not in said[1]
 
 
 def test_no_best_choice_has_bought_its_rate_with_digits(recorded):

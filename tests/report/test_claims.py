@@ -342,7 +342,7 @@ def test_a_claim_has_the_verdict_of_its_least_favourable_case(evidence):
     own = found[found["platform"] == "nvidia-h200"]
     assert list(own["verdict"]) == [Verdict.HOLDS, Verdict.FAILS] and set(own["of_claim"]) == {Verdict.FAILS}
     assert claims.counts(own) == "does not hold 1", "one claim, one mark"
-    [row] = claims.side_by_side(found, evidence).to_dict("records")
+    [row] = claims.side_by_side(found, evidence)
     assert row["measured nvidia-h200"] == "1: 1, holds\n2: 2, does not hold"
 
 
@@ -689,16 +689,16 @@ def test_ids_are_unique(tmp_path):
 
 
 def test_side_by_side(evidence):
-    table = claims.side_by_side(claims.verdicts(CLAIMS, evidence), evidence).set_index("id")
+    table = {row["id"]: row for row in claims.side_by_side(claims.verdicts(CLAIMS, evidence), evidence)}
     assert len(table) == len(CLAIMS)
-    row = table.loc["best-ntb"]
-    assert row["verdict emulator"] == "cannot be tested here"
+    row = table["best-ntb"]
+    assert row["verdict emulator"] == "cannot be tested"
     assert row["verdict nvidia-h200"] == "holds", "a recorded verdict is not about this machine"
     assert (row["published"], row["measured nvidia-h200"]) == ("7", "7, holds"), "both cases say the same"
     assert row["why"].startswith("“The best performing kernel was for NTB = 7” (section 6). A warp reads")
-    assert table.loc["best-tile", "published"].splitlines()[1] == "(1024, 1024, 1024): 16"
-    assert "112" in table.loc["shared-bytes-a-thread", "published"]
-    assert "are 114 B" in table.loc["shared-bytes-a-thread", "why"]
+    assert table["best-tile"]["published"].splitlines()[1] == "(1024, 1024, 1024): 16"
+    assert "112" in table["shared-bytes-a-thread"]["published"]
+    assert "are 114 B" in table["shared-bytes-a-thread"]["why"]
 
 
 def test_spread_arithmetic():

@@ -16,7 +16,7 @@ from tilewise import RECORDED
 from tilewise.evidence import load_evidence
 from tilewise.explain import climb
 from tilewise.explain.tiling import tile_sizes
-from tilewise.report import articles, drawings, figures, markup, plots, tables
+from tilewise.report import articles, figures, markup, plots, tables
 from tilewise.study.points import point
 
 IDEAS = {
@@ -99,10 +99,10 @@ def test_a_tiling_on_the_tensor_cores_says_what_a_block_computes(kernels, name, 
     dtype, parameters, block, depth = TENSOR_CORES[name]
     found = tiling_of(kernels[name], point("t", name, dtype, 8192, 8192, 8192, **parameters))
     assert (found["block"], found["warp"], found["thread"], found["depth"]) == (block, None, None, depth)
-    words = drawings.pieces().words(found)
+    words = markup.pieces().words(found)
     assert words.startswith(f"A block of {found['threads']} threads computes {block[0]} × {block[1]} elements of C. ")
     assert ("It needs 64 rows of A and 64 columns of B." in words) == (depth is None)
-    ElementTree.fromstring(drawings.pieces().tiling("x", name, found))
+    ElementTree.fromstring(markup.pieces().tiling("x", name, found))
 
 
 def test_every_rung_has_its_drawing_and_what_is_new_in_the_last_ones_is_drawn(kernels):
@@ -110,7 +110,7 @@ def test_every_rung_has_its_drawing_and_what_is_new_in_the_last_ones_is_drawn(ke
     largest = ladder[ladder["n"] * ladder["p"] * ladder["m"] == 8192**3]  # at which the story compares them
     rungs = {name for name in largest["kernel"] if kernels[name].kind == "cuda"}
     assert len(rungs) >= 11 and rungs <= set(IDEAS)
-    ideas = drawings.pieces("ideas.html.j2")
+    ideas = markup.pieces("ideas.html.j2")
     drawn = {name for name in IDEAS if hasattr(ideas, name)}
     assert {"vector_loads", "pipelined", "async_copies", "tma_ring", "transposing_ring", "stream_k"} <= drawn
     idea = {"name": "x", "title": "Title of <it>", "stages": 4, "waves": 15.52}
@@ -127,7 +127,7 @@ def test_a_tiling_follows_from_the_registry(kernels, name):
     found = tiling_of(kernels[name], point("t", name, "float", 8192, 8192, 8192, **parameters))
     assert (found["block"], found["warp"], found["thread"], found["depth"]) == (block, warp, thread, depth)
     assert found["threads"] * thread[0] * thread[1] * found["repeats"] == block[0] * block[1]
-    words = drawings.pieces().words(found)
+    words = markup.pieces().words(found)
     assert (
         f"{block[0]} × {block[1]} elements of C, a warp {warp[0]} × {warp[1] * found['repeats']} and a thread " in words
     )
@@ -149,7 +149,7 @@ def test_a_library_has_no_tiles(kernels):
 
 def test_a_drawing_has_a_title_its_numbers_and_its_scale(kernels):
     at = point("t", "register_tile", "float", 8192, 8192, 8192, tile_n=128, tile_m=256, tile_k=8)
-    drawing = drawings.pieces().tiling("x", "Tiles of <it>", tiling_of(kernels["register_tile"], at))
+    drawing = markup.pieces().tiling("x", "Tiles of <it>", tiling_of(kernels["register_tile"], at))
     root = ElementTree.fromstring(drawing)
     assert "block: 128 × 256 of C" in drawing and "Tiles of &lt;it&gt;" in drawing
     boxes = {
@@ -164,7 +164,7 @@ def test_a_drawing_has_a_title_its_numbers_and_its_scale(kernels):
 
 @pytest.mark.parametrize("name", IDEAS)
 def test_the_lines_that_carry_an_idea_are_in_the_file(kernels, name):
-    first, last, lines = drawings.excerpt(kernels[name], *IDEAS[name])
+    first, last, lines = markup.excerpt(kernels[name], *IDEAS[name])
     file = [line.strip() for line in kernels[name].path.read_text().splitlines()]
     assert file[first - 1] == lines[0].strip() and file[last - 1] == lines[-1].strip()
     assert lines[0].startswith(IDEAS[name][0]) and 3 <= len(lines) == IDEAS[name][1] <= 9
@@ -174,7 +174,7 @@ def test_the_lines_that_carry_an_idea_are_in_the_file(kernels, name):
 
 def test_a_line_that_is_not_in_the_file(kernels):
     with pytest.raises(LookupError, match="no line begins with 'nothing of the kind'"):
-        drawings.excerpt(kernels["naive"], "nothing of the kind", 3)
+        markup.excerpt(kernels["naive"], "nothing of the kind", 3)
 
 
 def test_a_long_table_is_folded_to_its_first_rows(tmp_path):

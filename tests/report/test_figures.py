@@ -11,7 +11,7 @@ import synthetic
 from clones import copy_repository, edit, package_path
 
 from tilewise.evidence import load_evidence
-from tilewise.report import figures, template_context
+from tilewise.report import figures, tables
 from tilewise.report.svg import missing_reason
 
 MINE = """
@@ -48,7 +48,7 @@ def test_a_figure_is_a_function_and_its_name(tmp_path):
     package = clone / "workflow/tilewise/report"
     edit(package / "figures.py", "\n_NO_RUNGS = ", MINE)
     edit(package / "figures.py", '\n    "rungs": (', ENTRY)
-    edit(package / "template_context.py", 'STUDY_FIGURES = ("', 'STUDY_FIGURES = ("noise", "')
+    edit(package / "tables.py", 'STUDY_FIGURES = ("', 'STUDY_FIGURES = ("noise", "')
     folder, drawing = synthetic.write(tmp_path / "gpu"), tmp_path / "noise.svg"
     variables = os.environ | {"PYTHONPATH": package_path(clone)}
     subprocess.run([sys.executable, "-c", DRAW, folder, drawing], cwd=clone, env=variables, check=True)
@@ -59,7 +59,7 @@ def test_a_figure_is_a_function_and_its_name(tmp_path):
 
 def test_every_name_has_its_figure(evidence):
     """Those of the study, of the page, and of the methods of tasks, which are drawn or say why they are empty."""
-    for name in template_context.STUDY_FIGURES:
+    for name in tables.STUDY_FIGURES:
         assert missing_reason(figures.OVERVIEW[name](evidence)) == "", name
     assert missing_reason(figures.draw("climb", evidence)) == ""
     drawn = {name for name in evidence.tasks if not missing_reason(figures.task(name, evidence))}

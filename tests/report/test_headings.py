@@ -46,19 +46,19 @@ def test_a_wrong_entry_is_named_in_one_line(edited, old, new, said):
 
 def test_a_column_is_added_to_a_table_by_its_entry_alone(edited):
     table = pd.DataFrame(columns=["kernel", "title", "reason", "registers"])
-    assert "registers" not in headings.make_headings("not_emulated", table)
+    assert "registers" not in headings.make_headings(headings.load()["not_emulated"], table)
     layout = edited("[kernel title reason]", "[kernel title reason, Of a thread: registers]")["not_emulated"]
     assert (
-        list(headings.select_headings(layout, table))
-        == list(headings.select_headings(layout, table, brief=True))
+        list(headings.make_headings(layout, table))
+        == list(headings.make_headings(layout, table, brief=True))
         == list(table)
     )
-    assert headings.select_headings(layout, table)["registers"] == ("Of a thread", "registers per thread")
+    assert headings.make_headings(layout, table)["registers"] == ("Of a thread", "registers per thread")
 
 
 def test_a_brief_table_keeps_the_groups_of_the_whole_and_has_the_choice_for_the_parameters(edited):
     table = pd.DataFrame(columns="shape kernel dtype choice tile time_ms batch_ms gflops ratio".split())
     layout = edited("bound_ratio published_ms at_end", "published_ms at_end")["sweep"]
-    whole, brief = headings.select_headings(layout, table), headings.select_headings(layout, table, brief=True)
+    whole, brief = headings.make_headings(layout, table), headings.make_headings(layout, table, brief=True)
     assert set(whole) - set(brief) == {"tile", "batch_ms"} and set(brief) - set(whole) == {"choice"}
     assert brief["gflops"] == whole["gflops"] == ("Measured", "GFLOP/s")

@@ -1,6 +1,7 @@
 """The page: everything is on it, it loads nothing from elsewhere, and it never shows the emulator as a GPU."""
 
 import dataclasses
+import importlib.metadata
 import io
 import json
 import re
@@ -17,7 +18,8 @@ from prose import packed_files, pages, plain
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import load_evidence
 from tilewise.explain import number_format, provenance
-from tilewise.report import figures, markup, notes, render, sections, tables
+from tilewise.report import figures, headings, markup, notes, render, sections, tables
+from tilewise.report import page as report
 from tilewise.report.page import load
 
 TABLES = """
@@ -238,11 +240,11 @@ def test_a_gpu_run_does_not_claim_to_be_recorded(tmp_path):
 def test_numbers_are_rounded_by_one_rule(value, unit, words):
     assert number_format.rounded(value, unit) == words
     column = {"x": "ratio", "%": "percent_of_anchor", "MHz": "sm_clock_mhz", "": "gflops"}[unit]
-    assert markup.number(value, column) == words.replace("<", "&lt;") + "×" * (unit == "x")
+    assert headings.text(value, column) == words + "×" * (unit == "x")
 
 
 def test_figures_of_data_sheets_keep_their_digits():
-    assert [markup.number(989.52, name) for name in ("printed", "measured", "published_ms")] == ["989.52", "990", "990"]
+    assert [headings.text(989.52, name) for name in ("printed", "measured", "published_ms")] == ["989.52", "990", "990"]
 
 
 @pytest.mark.parametrize(
@@ -309,6 +311,16 @@ def test_text_from_results_cannot_become_markup(tmp_path):
     assert "template &lt;typename T&gt; &amp; more" in html
 
 
+def test_a_missing_package_is_one_message(monkeypatch):
+    def missing(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", missing)
+    report._datatables.cache_clear()
+    with pytest.raises(UserError, match=r"the package itables, which sorts .* is missing; install .* as `make` does"):
+        report._datatables()
+
+
 def test_a_page_without_evidence_is_one_message(tmp_path):
     with pytest.raises(UserError, match="there is no such file, so nothing was measured here yet"):
         render.render(tmp_path / "report.html", [tmp_path / "nowhere"])
@@ -319,12 +331,12 @@ def test_a_page_without_evidence_is_one_message(tmp_path):
     ("value", "column", "words"),
     [
         (8192, "n", "8,192"),
-        (float("nan"), "time_ms", markup._MISSING),
-        ("a < b", "message", "a &lt; b"),
+        (float("nan"), "time_ms", headings.MISSING),
+        ("a < b", "message", "a < b"),
     ],
 )
 def test_numbers(value, column, words):
-    assert markup.number(value, column) == words
+    assert headings.text(value, column) == words
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from prose import plain
 
 from tilewise import UserError
 from tilewise.evidence import load_evidence
-from tilewise.report import headings, sections, template_context
+from tilewise.report import headings, sections, tables
 from tilewise.report.page import Page
 
 
@@ -25,7 +25,7 @@ def gpu(tmp_path_factory):
     ("words", "message"),
     [
         ("{{ figrue('task1a', 'x') }}", "there is no function 'figrue'; did you mean 'figure'"),
-        ("{{ beside('tasc3', 'x') }}", "there is no task 'tasc3'; did you mean 'task3'"),
+        ("{{ beside('tasc3', 'x') }}", "there is no task or table 'tasc3'; did you mean 'task3'"),
         ("{{ figure('tsak3', 'x') }}", "there is no figure 'tsak3'; did you mean 'task3'"),
         ("{{ figure('rooflien', 'x') }}", "there is no figure 'rooflien'; did you mean 'roofline'"),
         ("{{ figure('shape_mpa', 'x') }}", "there is no figure 'shape_mpa'; did you mean 'shape_map'"),
@@ -130,5 +130,5 @@ def test_numbers_and_words(value, words):
 
 def test_every_table_with_a_layout_and_every_figure_of_the_study_is_in_a_section():
     text = "".join((sections.FOLDER / name).read_text() for name in sections.names_of())
-    shown = {name for name in template_context.TABLES if name in headings.layouts()} | {*template_context.STUDY_FIGURES}
+    shown = {name for name in tables.TABLES if name in headings.load()} | {*tables.STUDY_FIGURES}
     assert [name for name in sorted(shown) if f'"{name}"' not in text] == []

@@ -9,19 +9,18 @@ from prose import plain
 from tilewise import RECORDED, UserError
 from tilewise.evidence import load_evidence
 from tilewise.explain.number_format import rounded
-from tilewise.report import articles, notes, render, sections
-from tilewise.report.page import Page
+from tilewise.report import articles, beside, notes, render, sections, tables
 
 
 @pytest.fixture(scope="module")
-def pages():
-    return {name: Page(load_evidence([RECORDED / name])) for name in articles.runs()}
+def recorded():
+    return {name: load_evidence([RECORDED / name]) for name in articles.runs()}
 
 
 @pytest.fixture(scope="module")
-def told(pages):
+def told(recorded):
     """The whole page."""
-    return render.story_page(pages["nvidia-h200"])
+    return render.story(beside.Sides(None, recorded["nvidia-h200"]))
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +28,9 @@ def article(told):
     return re.search(r'<main id="content">(.*?)<footer>', told, re.DOTALL)[1]
 
 
-def test_numbers_come_from_the_record(pages, article):
-    numbers = articles.fill(pages, articles.STORY)
-    rows = pages["nvidia-h200"].evidence.select_tasks("ladder_float").gpu
+def test_numbers_come_from_the_record(recorded, article):
+    numbers = articles.fill(recorded, articles.STORY)
+    rows = recorded["nvidia-h200"].select_tasks("ladder_float").gpu
     rate = rows[(rows["kernel"] == "stream_k") & (rows["n"] == 8192) & (rows["m"] == 8192)]["gflops"].max() / 1000
     assert numbers["stream_k"] == pytest.approx(rate)
     assert notes.find_notes(article) == [] and f"{rate:.1f} TFLOP/s" in plain(article)
@@ -45,9 +44,9 @@ def test_every_number_is_used(article):
     assert [name for name in names if len(re.findall(rf"\b{name}\b", used)) < 2] == []
 
 
-def test_each_rung_has_its_picture_and_its_box(pages, article):
+def test_each_rung_has_its_picture_and_its_box(recorded, article):
     """The box has the bound that the tightest count sets, the rate, and the counts."""
-    rungs = pages["nvidia-h200"].frame("rungs")
+    rungs = tables.frame("rungs", recorded["nvidia-h200"])
     rungs = rungs[~rungs["anchor"]]
     drawn = re.findall(r'<figure id="figure-story-tiles-of-(\w+)"', article)
     assert len(rungs) >= 11 and set(rungs["kernel"]) <= set(drawn)
@@ -77,23 +76,24 @@ def test_a_reader_has_time_for_it(article):
         ('kernel="naive", dtype="float") / 1000', 'kernel="mine", dtype="float") / 1000', "does not have it"),
     ],
 )
-def test_a_record_that_contradicts_the_text_is_refused(tmp_path, pages, old, new, message):
+def test_a_record_that_contradicts_the_text_is_refused(tmp_path, recorded, old, new, message):
     article = tmp_path / "story.md"
+    article.write_text(articles.STORY.read_text())
     article.with_suffix(".yaml").write_text(articles.STORY.with_suffix(".yaml").read_text().replace(old, new, 1))
     with pytest.raises(UserError, match=message):
-        articles.fill(pages, article)
-    text = render.story_page(pages["nvidia-h200"], article)
+        articles.fill(recorded, article)
+    text = render.story(beside.Sides(None, recorded["nvidia-h200"]), article)
     [note] = notes.find_notes(text)
     assert re.search(message, note) and f"{tmp_path / 'story.yaml'}:" in note
 
 
-def test_without_the_record_the_story_is_one_line(tmp_path, pages, monkeypatch):
+def test_without_the_record_the_story_is_one_line(tmp_path, recorded, monkeypatch):
     monkeypatch.setattr(render, "RECORDED", tmp_path)
-    text = render.story_page(pages["nvidia-h200"])
+    text = render.story(beside.Sides(None, recorded["nvidia-h200"]))
     assert notes.find_notes(text) == []
     assert "recorded runs, which this copy of the study lacks" in plain(text)
     (tmp_path / "nvidia-h200").mkdir()
-    text = render.story_page(pages["nvidia-h200"])
+    text = render.story(beside.Sides(None, recorded["nvidia-h200"]))
     [note] = notes.find_notes(text)
-    assert note.startswith("Page: story.html cannot be made: ") and str(tmp_path / "nvidia-h200") in note
+    assert note.startswith("Numbers of story.md cannot be made: ") and str(tmp_path / "nvidia-h200") in note
     assert sections.PAGES["story"] in plain(text)

@@ -119,6 +119,6 @@ def test_the_page_says_which_roof_is_missing(gpu):
     broken = roofs["quantity"] == "memory_bandwidth"
     wrong = roofs.assign(status=roofs["status"].mask(broken, "incorrect"), measured=roofs["measured"].mask(broken))
     sides = beside.Sides(None, dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": wrong}))
-    table = beside.facts("bandwidth", sides, "{quantity} {dtype}", "measured", "", {})
+    table = beside.facts("bandwidth", sides, "{quantity} {dtype}", "measured", "")
     html = beside.html(table[table["label"] == "memory bandwidth float"], sides, "", "<b>Roofs.</b>", "roofs")
     assert '<span class="status">incorrect</span>' in html

@@ -12,7 +12,7 @@ import synthetic
 from tilewise import UserError
 from tilewise.evidence import Evidence, load_evidence, load_platform, load_published
 from tilewise.explain import provenance, timings, traffic, tuned
-from tilewise.report import figures, headings, tables, terminal
+from tilewise.report import figures, headings, tables
 from tilewise.study import builds, columns, points
 
 PUBLISHED = load_published()
@@ -400,13 +400,15 @@ def test_every_kind_of_fault_is_on_the_page(emulator):
     for column in columns.FAULTS:
         here = with_traffic(emulator, CLEAN | {column: 1})
         assert traffic.faults(here)["found"].tolist() == [columns.heading(column)]
-        assert column in headings.make_headings("traffic", traffic.traffic(here))
+        assert column in headings.make_headings(headings.load()["traffic"], traffic.traffic(here))
 
 
 def test_unused_reads_are_counted_and_no_fault(emulator):
     here = with_traffic(emulator, CLEAN, CLEAN | {"n": 9, "unused_reads": 5})
     table = traffic.traffic(here)
-    assert table["unused_reads"].tolist() == [5] and "unused_reads" in headings.make_headings("traffic", table)
+    assert table["unused_reads"].tolist() == [5] and "unused_reads" in headings.make_headings(
+        headings.load()["traffic"], table
+    )
     assert traffic.faults(here).empty
 
 
@@ -526,8 +528,8 @@ def test_a_terminal_says_whose_rows_it_shows(tmp_path):
     path.parent.mkdir(parents=True)
     rows = pd.DataFrame({"platform": ["nvidia-h200", "emulator"], "kernel": ["naive", "tiled"], "time_ms": [1.5, None]})
     rows.to_csv(path, index=False)
-    own = [*terminal.lines(path, "sweep", 5)]
+    own = [*headings.terminal_lines(path, "sweep", 5)]
     assert "tiled" in own[1] and "naive" in own[2], "those of this machine come first"
     rows[:1].to_csv(path, index=False)
-    others = [*terminal.lines(path, "sweep", 5)]
+    others = [*headings.terminal_lines(path, "sweep", 5)]
     assert others[0] == "no rows for emulator; recorded runs instead:" and "naive" in others[2]

@@ -60,7 +60,7 @@ rule overview:
     output:
         expand("results/{{platform}}/tables/{name}.csv", name=tables.OVERVIEW),
         report(
-            expand("results/{{platform}}/figures/{name}.svg", name=template_context.STUDY_FIGURES),
+            expand("results/{{platform}}/figures/{name}.svg", name=tables.STUDY_FIGURES),
             caption="../../report/captions/figures.rst",
             category="Figures",
         ),

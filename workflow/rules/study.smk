@@ -9,7 +9,7 @@ from snakemake_interface_executor_plugins.settings import ExecMode
 from tilewise import configfiles, exit_on_user_error, files, outcome, preflight, progress, stopping
 from tilewise.conditions import Conditions
 from tilewise.files import of_project
-from tilewise.report import template_context, sections, tables
+from tilewise.report import sections, tables
 from tilewise.resources import JobResources
 from tilewise.rules import Study
 
@@ -35,18 +35,13 @@ with exit_on_user_error():
         source=configfiles.settle(config, workflow.configfiles, workflow.config_settings),
         remote="slurm" in config,  # as config/cluster.yaml and the profile say
         cores=cores,
-        reserved={
-            *tables.OVERVIEW,
-            *template_context.STUDY_FIGURES,
-            *template_context.TABLES,
-            *template_context.FIGURES,
-        },
+        reserved={*tables.TABLES, *tables.SIDE_BY_SIDE, *tables.STUDY_FIGURES, *tables.FIGURES},
     )
 
 # What the tasks of a run make, and the tables and figures over all of them.
 SHOWN = [path for task in study.tasks for path in study.files_of_task(task)]
 SHOWN += expand("results/{platform}/tables/{name}.csv", platform=study.platforms, name=tables.OVERVIEW)
-SHOWN += expand("results/{platform}/figures/{name}.svg", platform=study.platforms, name=template_context.STUDY_FIGURES)
+SHOWN += expand("results/{platform}/figures/{name}.svg", platform=study.platforms, name=tables.STUDY_FIGURES)
 # The files that each platform has in addition to those of its tasks.
 OF_PLATFORM = ["device.json", "config.json", "measurements.csv", "accuracy.csv", "occupancy.csv", "tile_choice.csv"]
 OF_PLATFORM += ["traffic.csv", "cache_lines.csv"]

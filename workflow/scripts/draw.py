@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+from tilewise.evidence import load_evidence
 from tilewise.files import script
-from tilewise.report import show
+from tilewise.report import figures, tables
+from tilewise.study import registry
 
 with script(snakemake.log[0]):
-    folder = Path(snakemake.input.device).parent
-    show.task(snakemake.wildcards.task, folder, snakemake.config, snakemake.output.table, snakemake.output.figure)
+    name, folder = snakemake.wildcards.task, Path(snakemake.input.device).parent
+    evidence = load_evidence([folder], name, kernels=registry.load(checked=True), config=snakemake.config)
+    tables.save(lambda: tables.task(name, evidence), snakemake.output.table)
+    figures.save(lambda: figures.task(name, evidence), snakemake.output.figure)

@@ -14,7 +14,7 @@ from tilewise import RECORDED, ROOT, UserError
 from tilewise.files import MESSAGE
 from tilewise.measure.row_summary import cause_words, is_right, point_words
 from tilewise.recorded import compare
-from tilewise.report import notes, sections, terminal
+from tilewise.report import headings, notes, sections
 from tilewise.study import registry
 
 #: The rules that fail if something is not right, after the page or the task's table is there.
@@ -82,7 +82,7 @@ def task_words(task: str, entry: Mapping[str, Any], folders: Iterable[Path], mad
         yield f"{task}, {entry['title']}{f' ({points})' if points else ''}, {state} {table} and {figure}"
         method = entry.get("method", "sweep")
         layout = "tuning" if method == "tune" else method  # the others have the names of their methods
-        yield from (f"  {line}" for line in terminal.lines(table, layout, ROWS))
+        yield from (f"  {line}" for line in headings.terminal_lines(table, layout, ROWS))
         wrong = [f"not right: {point_words(row)}: {cause_words(row)}" for row in rows if not is_right(row)]
         yield from wrong[:ROWS]
         yield from [f"not right: {len(wrong) - ROWS} more points of {table}"] if len(wrong) > ROWS else []

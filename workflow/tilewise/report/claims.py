@@ -7,6 +7,7 @@ each and one for all of them.
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -29,18 +30,13 @@ from tilewise.study.schema import validate
 class Verdict(StrEnum):
     """The verdict on a claim, the best first."""
 
-    HOLDS = "holds here"
+    HOLDS = "holds"
     ARITHMETIC = "true by arithmetic"
     AS_GOOD = "as good as"
-    DIFFERS = "differs here"
-    FAILS = "does not hold here"
-    UNTESTED = "cannot be tested here"
+    DIFFERS = "differs"
+    FAILS = "does not hold"
+    UNTESTED = "cannot be tested"
     BROKEN = "cannot be made"
-
-    @property
-    def elsewhere(self) -> str:
-        """Its words for a recorded platform, which is not this machine."""
-        return self.removesuffix(" here")
 
     @classmethod
     def of_all(cls, verdicts: Iterable["Verdict"]) -> "Verdict":
@@ -89,8 +85,8 @@ def evaluate(claim: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
     elif not answers[0] and any(_holds(claim, value) for value in found.nearly):
         verdict, reason = Verdict.AS_GOOD, f"the source's is within {100 * (NEARLY - 1):.0f}\u00a0% of it"
     elif not answers[0]:
-        elsewhere = claim["card"] and claim["card"] not in machine.platform.device.gpu["name"]
-        verdict = Verdict.DIFFERS if elsewhere else Verdict.FAILS
+        other_card = claim["card"] and claim["card"] not in machine.platform.device.gpu["name"]
+        verdict = Verdict.DIFFERS if other_card else Verdict.FAILS
     if isinstance(found, Choice):
         return _unknown | {"verdict": verdict, "value": found.words, "reason": reason}
     if not found.known:
@@ -124,16 +120,14 @@ def _calculate(claim, key, variables):
 def check(claims: list[dict[str, Any]], evidence: Evidence) -> None:
     """Raise UserError, with the claim's id and key, if an expression cannot be evaluated on the first platform with its
     rows, or names a kernel or an element type that does not exist."""
-    every = [case for claim in claims for case in cases(claim)]
     known = {"kernel": evidence.kernels, "dtype": PRECISIONS}
-    for case in every:
+    machines = [Machine(evidence, platform) for platform in evidence.shown_platforms]
+    for case in (case for claim in claims for case in cases(claim)):
         with contextlib.suppress(SyntaxError):  # whose place the evaluation names
             for name, word in keywords(case["quantity"], case["names"]):
                 if word not in known.get(name, [word]):
                     hint = suggest_name(word, known[name], "`tilewise list kernels` shows all")
                     raise UserError(f"report/claims.yaml: {case['id']}.quantity: there is no {name} '{word}'; {hint}")
-    machines = [Machine(evidence, platform) for platform in evidence.shown_platforms]
-    for case in every:
         for machine in machines:
             with contextlib.suppress(Untestable):
                 found = _calculate(case, "quantity", machine.functions() | case["names"])
@@ -165,38 +159,35 @@ def verdicts(claims: list[dict[str, Any]], evidence: Evidence) -> pd.DataFrame:
 
 
 def _found(case, machine):
-    try:
-        return evaluate(case, machine)
-    except Exception as error:  # whatever it is, the other claims go on
-        return _unknown | {"verdict": Verdict.BROKEN, "reason": notes.sentence(f"Claim: {case['id']}", error)}
+    broken = {**_unknown, "verdict": Verdict.BROKEN}
+    made = functools.partial(evaluate, case, machine)
+    return notes.attempt(f"Claim: {case['id']}", made, lambda note: broken | {"reason": note})
 
 
 def counts(verdicts: pd.DataFrame) -> str:
     """Counts of claims by verdict on the one platform of `verdicts`, as text."""
     found = verdicts.drop_duplicates("id")["of_claim"].value_counts()
-    return ", ".join(f"{verdict.elsewhere} {found[verdict]}" for verdict in Verdict if verdict in found)
+    return ", ".join(f"{verdict} {found[verdict]}" for verdict in Verdict if verdict in found)
 
 
-def side_by_side(verdicts: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+def side_by_side(verdicts: pd.DataFrame, evidence: Evidence) -> list[dict[str, str]]:
     """The verdicts for reading: one row per claim, with the verdict and the measured value on each platform, as text.
 
-    Each case has its own line. The verdict on a recorded platform does not say `here`, because it is not about this
-    machine.
+    Each case has its own line.
     """
-    first = verdicts[verdicts["platform"] == verdicts["platform"].iloc[0]]
-    table = first.drop_duplicates("id").set_index("id")
-    table["published"] = first.groupby("id")[[*first]].apply(by_case, _published)
-    quoted = ("“" + table["quote"] + "” (" + table["place"] + "). ").where(table["quote"] != "", table["place"] + ": ")
-    error = table["error"].map(lambda words: f" In the source: {words}" if words else "")
-    table = table[["source", "claim", "published"]].assign(why=quoted + table["why"] + error)
-    for platform in evidence.shown_platforms:
-        own = verdicts[verdicts["platform"] == platform.name]
-        found = own.drop_duplicates("id").set_index("id")["of_claim"]
-        table[f"verdict {platform.name}"] = (
-            found.map(lambda words: Verdict(words).elsewhere) if platform.recorded else found
-        )
-        table[f"measured {platform.name}"] = own.groupby("id")[[*own]].apply(by_case, _measured)
-    return table.reset_index()
+    rows = []
+    for name, of_claim in verdicts.groupby("id", sort=False):
+        first = of_claim.iloc[0]
+        quoted = f"“{first['quote']}” ({first['place']}). " if first["quote"] else f"{first['place']}: "
+        error = f" In the source: {first['error']}" if first["error"] else ""
+        row = {"id": name, "source": first["source"], "claim": first["claim"], "why": quoted + first["why"] + error}
+        for platform in evidence.shown_platforms:
+            own = of_claim[of_claim["platform"] == platform.name]
+            row.setdefault("published", by_case(own, _published))
+            row[f"verdict {platform.name}"] = own["of_claim"].iloc[0]
+            row[f"measured {platform.name}"] = by_case(own, _measured)
+        rows.append(row)
+    return rows
 
 
 def beside_published(row: Mapping[str, Any]) -> str:
@@ -229,5 +220,5 @@ def _measured(row):
     )
     text = row["value_words"] or middle
     text = text if low == high or not row["known"] else f"{middle} ({low} to {high})"
-    text += f", {Verdict(row['verdict']).elsewhere}" if row["case"] else ""
+    text += f", {row['verdict']}" if row["case"] else ""
     return f"{text}; {row['reason']}" if row["reason"] else text

@@ -22,7 +22,7 @@ from tilewise.explain.climb import CLIMB, explained
 from tilewise.explain.number_format import rounded
 from tilewise.report import notes, plots, sweep_figures, tables
 from tilewise.report.svg import empty_figure, missing_reason, set_tooltips, style, svg
-from tilewise.report.template_context import STUDY_FIGURES
+from tilewise.report.tables import STUDY_FIGURES
 from tilewise.study.device import WARP
 from tilewise.study.kernel import LANGUAGES
 

@@ -1,7 +1,7 @@
-"""Columns, order and headings of the page's tables, read from tables.yaml and checked."""
+"""Columns, order, headings and numbers of tables, on the page and on a terminal; their layouts are in tables.yaml."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,18 @@ import pandas as pd
 
 from kernelscope.yaml_input import read_yaml, suggest_name
 from tilewise import UserError
-from tilewise.evidence import Evidence
+from tilewise.explain.number_format import rounded
+from tilewise.report import notes
 from tilewise.study import columns
 from tilewise.study.schema import validate
 
 LAYOUTS_FILE = Path(__file__).with_name("tables.yaml")
+#: Characters of a line of a terminal; further columns are left out.
+WIDTH = 112
+#: Columns that stay even if they are empty, because an empty one says that nothing was measured.
+ALWAYS = {"time_ms", "measured", "message", "status"}
+#: What stands for a value that is not known.
+MISSING = "–"
 
 #: A column -> (group above the heading, heading).
 Headings = dict[str, tuple[str, str]]
@@ -21,6 +28,7 @@ Headings = dict[str, tuple[str, str]]
 Layout = Mapping[str, Any]
 
 
+@functools.cache
 def load(path: Path | str = LAYOUTS_FILE) -> dict[str, Layout]:
     """The layouts of a YAML file by name. Raises UserError if an entry is malformed or names an unknown column."""
     listed = read_yaml(path)
@@ -39,11 +47,18 @@ def _groups(layout: Layout) -> list[tuple[str, str]]:
     return [("", each) if isinstance(each, str) else next(iter(each.items())) for each in layout["columns"]]
 
 
-def select_headings(layout: Layout, table: pd.DataFrame, brief: bool = False) -> Headings:
-    """Those columns of a layout that a table has, with their groups and headings.
+def make_headings(layout: Layout | None, table: pd.DataFrame, brief: bool = False) -> Headings:
+    """Those columns of a layout with entries in a table, with their groups and headings; all of it without a layout.
 
     `*` stands for the columns that no list names, whose headings lack the `suffix`; in a `brief` table for the choice.
+    The column of the platform is left out if there is only one.
     """
+    entries = table.notna() & (table != "")
+    shown = {name for name in table if layout is None or table.empty or name in ALWAYS or entries[name].any()}
+    if "platform" in table and table["platform"].nunique() < 2:
+        shown.discard("platform")
+    if layout is None:
+        return {name: ("", name) for name in table if name in shown}
     kept, suffix = layout.get("brief", "").split() if brief else [], layout.get("suffix", "")
     unlisted = ["choice"] if "choice" in kept else columns.parameters_of(table)
     found = {}
@@ -52,26 +67,48 @@ def select_headings(layout: Layout, table: pd.DataFrame, brief: bool = False) ->
             for name in unlisted if word == "*" else [word]:
                 said = name.removesuffix(suffix).replace("_", " ") if word == "*" and suffix else columns.heading(name)
                 found[name] = (group, layout.get("headings", {}).get(name, said))
-    return {name: heads for name, heads in found.items() if name in table and (not kept or name in kept)}
+    return {name: heads for name, heads in found.items() if name in shown and (not kept or name in kept)}
 
 
-@functools.cache
-def layouts() -> dict[str, Layout]:
-    """The layouts of tables.yaml."""
-    return load()
+def text(value: Any, column: str = "") -> str:
+    """A value as text: numbers rounded by the unit of their column, but as printed in a data sheet."""
+    if pd.isna(value):
+        return MISSING
+    if isinstance(value, str):
+        return value or MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if column == "printed":
+        return f"{value:,.10g}"
+    unit = columns.COLUMNS[column].unit if column in columns.COLUMNS else ""
+    return rounded(value, unit) + "×" * (unit == "x")
 
 
-def make_headings(layout: str | None, table: pd.DataFrame, brief: bool = False) -> Headings:
-    """The columns to show of a table: `layout` is a name in tables.yaml, or None for all."""
-    if layout is None:
-        return {name: ("", name) for name in table}
-    return select_headings(layouts()[layout], table, brief)
+def terminal_lines(path: Path, layout: str, most: int) -> Iterator[str]:
+    """The first rows of a table of `results/<platform>/tables/` below their headings, in columns of equal width.
 
-
-def claims(evidence: Evidence) -> Headings:
-    """The layout of `claims.side_by_side`: two columns for each platform; `why` is shown below the claim."""
-    layout = {"source": ("", "source"), "claim": ("", "claim, and why"), "published": ("", "published")}
-    for platform in evidence.gpus_first:
-        layout[f"verdict {platform.name}"] = (evidence.labels[platform.name], "verdict")
-        layout[f"measured {platform.name}"] = (evidence.labels[platform.name], "measured, with its range")
-    return layout
+    The columns are those that the page shows at first, without empty ones. The platform's own rows come first, `most`
+    of them.
+    """
+    table = pd.read_csv(path)
+    if notes.COLUMN in table or table.empty:
+        yield from table.get(notes.COLUMN, ["the table has no rows"])
+        return
+    if "platform" in table:
+        platform = path.parent.parent.name
+        own = table["platform"] == platform
+        if not own.any():
+            yield f"no rows for {platform}; recorded runs instead:"
+        table = pd.concat([table[own], table[~own]])
+    shown = table.head(most)
+    found: list[list[str]] = []
+    room = WIDTH
+    for name, (_, heading) in make_headings(load()[layout], shown, brief=True).items():
+        cells = [heading, *(text(value, name) for value in shown[name])]
+        width = max(map(len, cells))
+        if not found or width + 2 <= room:  # narrower ones may follow
+            room -= width + 2
+            found.append([cell.ljust(width) if columns.is_words(name) else cell.rjust(width) for cell in cells])
+    yield from ("  ".join(row).rstrip() for row in zip(*found))
+    if len(table) > most:
+        yield f"… {len(table) - most} more rows in {path}"

@@ -24,33 +24,29 @@ _BEST: dict[str, tuple[str, dict[str, Any]]] = {
 def five_numbers(sides: Sides) -> pd.DataFrame:
     """Five numbers of each run, the times those of the largest square product, in the columns of `beside.rows`."""
     square = beside.largest_square("task1a", sides)
-    found = []
-    for label, (task, where) in _BEST.items():
-        found.append(beside.rows(task, sides, where | square).assign(label=label))
+    found = [beside.rows(task, sides, **where, **square).assign(label=label) for label, (task, where) in _BEST.items()]
     found.append(_top_of_ladder(sides, square).assign(label="the ladder's fastest kernel"))
     largest = beside.largest_products(sides)
     found.append(largest[largest["label"] == "largest n allocated"].assign(label="largest n, three float matrices"))
-    return beside.joined(found, beside.CELLS).assign(kernel="", dtype="")
+    table = beside.joined(*found).reindex(columns=beside.CELLS).assign(kernel="", dtype="")
+    table.attrs["first"] = f"float, n = {square['n']}" if square else "float"  # the heading above the labels
+    return table
 
 
-def _top_of_ladder(sides: Sides, square: dict[str, int]) -> pd.DataFrame:
+def _top_of_ladder(sides: Sides, square: dict[str, Any]) -> pd.DataFrame:
     """The fastest kernel of the float ladder at a size on each side; its name stands for its choice."""
-    rows = beside.rows(climb.CLIMB, sides, {"dtype": "float"} | square)
-    libraries = {name for _, evidence in sides.runs() for name in evidence.libraries}
-    rows = rows[~rows["kernel"].isin(libraries) & rows["time_ms"].notna()]
+    rows = beside.rows(climb.CLIMB, sides, dtype="float", **square)
+    rows = rows[~rows["kernel"].isin(sides.first.libraries) & rows["time_ms"].notna()]
     return rows.sort_values("time_ms", kind="stable").drop_duplicates("side").assign(choice=lambda own: own["kernel"])
 
 
 def speedups(sides: Sides) -> pd.DataFrame:
     """The rungs of the float ladder at the largest square product of each run: kernel, side, n, `times_naive`."""
-    found = []
-    for side, evidence in sides.runs():
-        rungs = climb.rungs(climb.climb(evidence, climb.CLIMB), evidence)
-        rungs = rungs[rungs["platform"].isin([each.name for each in evidence.platforms]) & ~rungs["anchor"]]
-        naive = rungs[rungs["kernel"] == "naive"].set_index("platform")["gflops"]
-        times = rungs["gflops"] / rungs["platform"].map(naive)
-        found.append(rungs.assign(side=side + " " + rungs["platform"], times_naive=times))
-    return beside.joined(found, ["kernel", "side", "n", "gflops", "times_naive"]).dropna(subset="times_naive")
+    rungs = sides.collect(lambda evidence: climb.rungs(climb.climb(evidence, climb.CLIMB), evidence))
+    rungs = rungs[~rungs["anchor"].astype(bool)]
+    naive = rungs[rungs["kernel"] == "naive"].set_index("side")["gflops"]
+    rungs = rungs.assign(times_naive=rungs["gflops"] / rungs["side"].map(naive))
+    return rungs[["kernel", "side", "n", "gflops", "times_naive"]].dropna(subset="times_naive")
 
 
 def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
@@ -76,7 +72,7 @@ def what_ran(sides: Sides) -> list[dict[str, Any]]:
     """What each platform of this run measured or verified, and what was not right.
 
     The keys are machine, has_gpu, tasks, points, verified, `refused` (points that this machine cannot run), `wrong`
-    (other points that are not right, by status) and `failed` (three lines about those).
+    (other points that are not right, by status) and `failed` (the rows of three of them).
     """
     if sides.own is None:
         return []
@@ -86,11 +82,6 @@ def what_ran(sides: Sides) -> list[dict[str, Any]]:
         rows = provenance.without_wanted_refusals(each.measurements, sides.own)
         lacking = failures[failures["platform"] == each.name]
         wrong = lacking[~lacking["status"].isin(RIGHT)]
-        words = [
-            " ".join(filter(None, (row["task"], row["kernel"], row["dtype"], row["choice"], row["shape"])))
-            + f": {row['status']}"
-            for row in wrong.head(3).to_dict("records")
-        ]
         found.append({
             "machine": each.device.gpu["name"] if each.has_gpu else each.device.cpu["name"],
             "has_gpu": each.has_gpu,
@@ -99,6 +90,10 @@ def what_ran(sides: Sides) -> list[dict[str, Any]]:
             "verified": int((rows["status"] == Status.OK).sum()),
             "refused": int(lacking["points"].sum() - wrong["points"].sum()),
             "wrong": wrong.groupby("status")["points"].sum().to_dict(),
-            "failed": words,
+            "failed": wrong.head(3).to_dict("records"),
         })  # fmt: skip
     return found
+
+
+#: The tables of tables.SIDE_BY_SIDE.
+TABLES = {"five_numbers": five_numbers, "largest_products": beside.largest_products}

@@ -6,8 +6,8 @@ reads, but gives nothing to take away.
 """
 
 import base64
+import functools
 import gzip
-import html
 import itertools
 import json
 import re
@@ -16,33 +16,38 @@ from typing import Any
 from urllib.parse import quote
 
 import pandas as pd
-from markupsafe import Markup
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup, escape
 
 from kernelscope.files import read_text
+from tilewise import ROOT
 from tilewise.evidence import Evidence
 from tilewise.explain import timings
 from tilewise.explain.number_format import plus_minus, rounded
-from tilewise.report import claims, drawings, headings, notes
-from tilewise.report.drawings import pieces
+from tilewise.report import claims, headings, notes
+from tilewise.report.sections import FILTERS
 from tilewise.study.columns import COLUMNS, SHAPE, is_words
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Accuracy, Status
 
+#: The templates of the pages and of their pieces, which escape what they show unless it is Markup.
+TEMPLATES = Environment(
+    loader=FileSystemLoader(ROOT / "report" / "template"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+)
+TEMPLATES.filters |= {each.__name__: each for each in (*FILTERS, plus_minus, rounded)}
 #: Of a table of more rows the others are in its fold.
 MOST_ROWS = 15
-_MISSING = "–"
-#: Columns that stay even if they are empty, because an empty one says that nothing was measured.
-_ALWAYS = {"time_ms", "measured", "message", "status"}
-#: The classes of columns: of long text, and of some words, which break between them if the page is narrow.
+#: The classes of columns of long text, and of some words, which break between them if the page is narrow.
 _KINDS = {"claim": "words claim", "shape": "words size"}
 _KINDS |= dict.fromkeys(("message", "note", "reason", "tasks"), "words long")
 _WRAPPED = ("choice", "runner_up", "instance", "platform", "title", "limited_by", "second_limit", "waits")
 _KINDS |= dict.fromkeys(_WRAPPED, "words wrap")
-#: The words of a verdict, here or on a recorded platform -> the class of its mark.
+#: The words of a verdict -> the class of its mark.
 _MARKS: dict[str, str] = dict(
     zip(claims.Verdict, "yes arithmetic equal differs no unknown unknown".split(), strict=True)
 )
-_MARKS |= {verdict.elsewhere: _MARKS[verdict] for verdict in claims.Verdict}
+_MARKS |= {Accuracy.PASSES: "yes", Accuracy.REFUSES: "unknown", Accuracy.FAILS: "no"}
+TEMPLATES.globals["MARKS"] = _MARKS
 #: What † says behind a share of the library's rate.
 _UNLIKE = "power lowered a clock, and one of the two ran more than three times as long as the other"
 #: Columns by whose values a whole table can be filtered; so can those of verdicts.
@@ -52,78 +57,53 @@ _FILTERED = {"source", "task", "platform", "kernel", "dtype", "status", "count"}
 Machine = Callable[[str, str], str]
 
 
-def number(value: Any, column: str = "") -> str:
-    """A number as text, rounded by the unit of its column; a figure of a data sheet keeps its digits."""
-    if pd.isna(value):
-        return _MISSING
-    if isinstance(value, str):
-        return html.escape(value) or _MISSING
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if column == "printed":
-        return f"{value:,.10g}"
-    unit = COLUMNS[column].unit if column in COLUMNS else ""
-    return html.escape(rounded(value, unit)) + "×" * (unit == "x")
+@functools.cache
+def pieces(file: str = "pieces.html.j2") -> Any:
+    """The macros of a file of report/template."""
+    return TEMPLATES.get_template(file).module
 
 
-def _cell(row: Mapping[str, Any], column: str, machine: Machine) -> str:
-    """The HTML of a cell."""
+def marked(kind: str, words: str) -> Markup:
+    """Words with the mark of a status or of a verdict."""
+    return Markup('<span class="{}">{}</span>').format(kind, words)
+
+
+def _cell(row: Mapping[str, Any], column: str, machine: Machine) -> Markup:
+    """The HTML of a cell; one that is HTML stays as it is."""
     value = row[column]
     if column == "platform" and not pd.isna(value):  # instructions that no platform timed have none
-        return html.escape(machine(value, row.get("kernel", "")))
-    if column == "decided" and not pd.isna(value):
-        return "yes" if value else "<strong>no</strong>"
-    if column == "time_ms" and pd.isna(value):
-        status = row.get("status")
-        if isinstance(status, str) and status and status != Status.OK:
-            return f'<span class="status">{html.escape(status)}</span>'
+        return escape(machine(value, row.get("kernel", "")))
+    if column.startswith("verdict") and value:
+        return marked(f"verdict {_MARKS.get(value, 'unknown')}", value)
+    status = row.get("status") if column == "time_ms" and pd.isna(value) else value
+    if column in ("time_ms", "status", "emulator") and isinstance(status, str) and status not in ("", Status.OK):
+        return marked("status", status)
+    shown = escape(headings.text(value, column))
     if column == "percent_of_anchor" and row.get("unlike_anchor") is True:
-        return f'{number(value, column)} <abbr title="{_UNLIKE}">†</abbr>'
-    if column == "claim":
-        return f"{html.escape(value)}<br><small>{html.escape(row['why'])}</small>"
-    if "claim" in row and column.startswith(("published", "measured ")):
-        lines = html.escape(value).replace("\n", "<br>")
-        small = f"<small>{lines}</small>" if "cannot" in row[column.replace("measured", "verdict")] else lines
-        return notes.note_html(value) if notes.is_note(value) else small
-    if column.startswith("verdict "):
-        return f'<span class="verdict {_MARKS[value]}">{html.escape(value)}</span>'
-    if column == "verdict" and value:
-        kind = {Accuracy.PASSES: "yes", Accuracy.FAILS: "no"}.get(value, "unknown")
-        return f'<span class="verdict {kind}">{html.escape(value)}</span>'
-    if column in ("emulator", "status") and isinstance(value, str) and value != Status.OK:
-        return f'<span class="status">{html.escape(value)}</span>'
-    text = number(value, column)
-    return text if column != "time_ms" or pd.isna(row["apart"]) else f"{text} {plus_minus(row['apart'])}"
+        return Markup('{} <abbr title="{}">†</abbr>').format(shown, _UNLIKE)
+    return shown if column != "time_ms" or pd.isna(row["apart"]) else shown + f" {plus_minus(row['apart'])}"
 
 
-def _shown(rows: pd.DataFrame, columns: headings.Headings, machine: Machine, plain: bool) -> dict[str, Any]:
+def _shown(table: pd.DataFrame, columns: headings.Headings, machine: Machine, plain: bool = False) -> dict[str, Any]:
     """What a table shows: its `groups` and `heads`, the columns with `filters`, and its `rows` with their `kinds`.
 
     A group is the number of its columns and its words, a head its class and its words, and a cell its HTML and, if that
-    does not say it as a plain number, what it sorts by. A `plain` table has all columns as they are, without a layout.
+    does not say it as a plain number, what it sorts by. Large rates are in TFLOP/s. A `plain` table has no layout.
     """
-    table = rows.assign(apart=timings.range_percent(rows))
     rates = [name for name in columns if name in COLUMNS and COLUMNS[name].unit == "GFLOP/s"]
-    large = bool(rates) and table[rates].max().max() >= 100  # no CPU loop is that fast
-    table = table.assign(**{name: table[name] / 1000 for name in rates}) if large else table
-    records = table.to_dict("records")
+    table = table.assign(apart=timings.range_percent(table))
+    if rates and table[rates].max().max() >= 100:  # no CPU loop is that fast
+        table = table.assign(**{name: table[name] / 1000 for name in rates})
+        columns = {name: (group, words.replace("GFLOP/s", "TFLOP/s")) for name, (group, words) in columns.items()}
+    rows = table.to_dict("records")
     above = [group for group, _ in columns.values()]
     return {
         "groups": [(len(list(own)), group) for group, own in itertools.groupby(above)] if any(above) else [],
-        "heads": [
-            (_kind(name, plain), label.replace("GFLOP/s", "TFLOP/s") if large else label)
-            for name, (_, label) in columns.items()
-        ],
+        "heads": [(_kind(name, plain), words) for name, (_, words) in columns.items()],
         "filters": [at for at, name in enumerate(columns) if name in _FILTERED or name.startswith("verdict")],
-        "kinds": [_kind_of(row) for row in records],
-        "rows": [[(_cell(row, name, machine), _order(row, name)) for name in columns] for row in records],
+        "kinds": ["anchor" if row.get("anchor") is True else "best" * (row.get("best") is True) for row in rows],
+        "rows": [[(_cell(row, name, machine), _order(row, name)) for name in columns] for row in rows],
     }
-
-
-def _packed(caption: str, shown: Mapping[str, Any]) -> str:
-    """A table as packed JSON, of which page.js makes one that sorts and filters."""
-    found = {"caption": caption, **shown}
-    return pack(json.dumps(found, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
 
 
 def _kind(column: str, plain: bool) -> str:
@@ -135,11 +115,6 @@ def _kind(column: str, plain: bool) -> str:
     return _KINDS.get(column, "words" if is_words(column) or column.startswith("verdict ") else "")
 
 
-def _kind_of(row: Mapping[str, Any]) -> str:
-    """The class of a row."""
-    return "anchor" if row.get("anchor") is True else "best" if row.get("best") is True else ""
-
-
 def _order(row: Mapping[str, Any], column: str) -> float | None:
     """By what a cell sorts, if its text does not say it as a plain number; None if it does, or if it is of words."""
     value = row[column]
@@ -147,14 +122,21 @@ def _order(row: Mapping[str, Any], column: str) -> float | None:
         return float(row["n"]) * float(row["p"]) * float(row["m"])
     if isinstance(value, str | bool) or is_words(column) or pd.isna(value):
         return None
-    if re.fullmatch(r"[\d,.]+", number(value, column)):
+    if re.fullmatch(r"[\d,.]+", headings.text(value, column)):
         return None
     return max(-1e308, min(float(f"{value:.6g}"), 1e308))  # JSON has no infinity
 
 
+def _fold(summary: str, caption: str, shown: Mapping[str, Any]) -> Markup:
+    """A fold with a table as packed JSON, of which page.js makes one that sorts and filters."""
+    found = {"caption": caption, **shown}
+    packed = pack(json.dumps(found, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+    return pieces().fold(f"{summary}: sort, search, filter", packed)
+
+
 def table_html(
     table: pd.DataFrame,
-    layout: str | None,
+    layout: str,
     caption: str,
     evidence: Evidence,
     name: str,
@@ -165,48 +147,37 @@ def table_html(
 
     A `folded` one is the fold alone.
 
-    `layout` is the name of one in tables.yaml, or None for all columns of the table. `caption` is HTML that begins with
-    a title in <b>. A platform column with a single platform and columns without any entry are left out. `name` is that
-    of the anchor and of the CSV file.
+    `layout` is the name of one in tables.yaml; a table without one has all of its columns. `caption` is HTML with a
+    title in <b> at first. A platform column with a single platform and columns without any entry are left out. `name`
+    is that of the anchor and of the CSV file.
     """
-    columns = _shown_columns(headings.make_headings(layout, table), table, bool(layout))
-    few = table.head(MOST_ROWS)
-    brief = _shown_columns(headings.make_headings(layout, table, brief=True), few, bool(layout))
-    link = csv_link(table[list(columns)], name)
-    words = Markup(f"{pieces().number('Table', f'table-{name}', number)} {caption} {link}")
-    if folded:
-        parts = [f'<p class="caption">{words}</p>']
-    else:
-        first = _shown(few, brief, evidence.machine, layout is None)
-        cells = [[(kind, Markup(cell)) for (kind, _), (cell, _) in zip(first["heads"], row)] for row in first["rows"]]
-        label, lines = Markup(words.split(".")[0]).striptags(), list(zip(first["kinds"], cells))
+    wanted, few = headings.load().get(layout), table.head(MOST_ROWS)
+    columns, brief = headings.make_headings(wanted, table), headings.make_headings(wanted, few, brief=True)
+    words = numbered("Table", f"table-{name}", number, caption, csv_link(table[list(columns)], name))
+    parts = [Markup(f'<p class="caption">{words}</p>')]
+    if not folded:
+        first, label = _shown(few, brief, evidence.machine, wanted is None), Markup(words.split(".")[0]).striptags()
+        lines = zip(first["kinds"], ([cell for cell, _ in row] for row in first["rows"]))
         parts = [pieces().table("", label, words, first["groups"], first["heads"], lines)]
     if folded or len(few) < len(table) or set(columns) - set(brief) - {"platform"}:
-        title = Markup(caption.split("</b>")[0]).striptags().strip(" .")
-        whole = _packed(f"{title}: all rows", _shown(table, columns, evidence.machine, layout is None))
         said = f"All {len(table)} rows and columns" if folded or len(few) < len(table) else "All columns"
-        parts.append(pieces().fold(f"{said}: sort, search, filter", whole))
+        whole = _shown(table, columns, evidence.machine, wanted is None)
+        parts.append(_fold(said, f"{title_of(caption)}: all rows", whole))
     return f'<div class="exhibit" id="table-{name}">{"".join(parts)}</div>'
 
 
-def _shown_columns(columns: headings.Headings, table: pd.DataFrame, only_with_entries: bool) -> headings.Headings:
-    """Those columns that say something: not of a single platform, and if asked for, not empty in every row."""
-    said = table.notna() & (table != "")
-    return {
-        name: heads
-        for name, heads in columns.items()
-        if (name != "platform" or table[name].nunique() > 1)
-        and (not only_with_entries or table.empty or name in _ALWAYS or said[name].any())
-    }
+def title_of(caption: str) -> str:
+    """The title with which a caption in HTML begins, as text."""
+    return Markup(caption.split("</b>")[0]).striptags().strip(" .")
 
 
-def name_of(title: str) -> str:
-    """The anchor of a table or figure, from its title."""
-    return anchor_of(title).lower()
+def numbered(kind: str, anchor: str, number: int | None, caption: str, link: str) -> Markup:
+    """The number of a table or figure, its caption and the link to its data."""
+    return Markup(f"{pieces().number(kind, anchor, number)} {caption} {link}")
 
 
 def anchor_of(title: str) -> str:
-    """The anchor of a heading: its letters and digits."""
+    """The anchor of a heading: its letters and digits; in lower case, that of a table or figure of this title."""
     return re.sub(r"\W+", "-", title).strip("-")
 
 
@@ -226,52 +197,69 @@ def claims_html(verdicts: pd.DataFrame, evidence: Evidence, number: int | None =
 
     On a machine without a GPU its own strip, which has only what no GPU is needed for, comes last.
     """
-    beside = claims.side_by_side(verdicts, evidence)
-    strips = [_strip(verdicts[verdicts["platform"] == platform.name], evidence) for platform in evidence.gpus_first]
-    shown = _shown(beside, headings.claims(evidence), evidence.machine, plain=False)
-    title = f"{pieces().number('Table', 'table-claims', number)} <b>Claims.</b> Source by source, with the reasons."
-    opened = pieces().fold(
-        f"All {len(beside)} claims: sort, search, filter", _packed("Claims, source by source", shown)
-    )
-    caption = f'<p class="caption">{title} {csv_link(verdicts, "claims")}</p>'
-    return f'<div class="exhibit" id="table-claims">{Markup().join(strips)}{caption}{opened}</div>'
+    rows = claims.side_by_side(verdicts, evidence)
+    columns, strips = {"source": ("", "source"), "claim": ("", "claim, and why"), "published": ("", "published")}, []
+    for name in (each.name for each in evidence.gpus_first):
+        words = evidence.labels[name]
+        columns |= {f"verdict {name}": (words, "verdict"), f"measured {name}": (words, "measured, with its range")}
+        own = verdicts[verdicts["platform"] == name]
+        sources = own.drop_duplicates("id").groupby("source")
+        marks = [(source, claimed.to_dict("records")) for source, claimed in sources]
+        strips.append(pieces().strip(f"{words}: {claims.counts(own)}", marks))
+        for row in rows:
+            row[f"measured {name}"] = _lines(row[f"measured {name}"], small="cannot" in row[f"verdict {name}"])
+    for row in rows:
+        row["claim"] = Markup("{claim}<br><small>{why}</small>").format(**row)
+        row["published"] = _lines(row["published"])
+    title = "<b>Claims.</b> Source by source, with the reasons."
+    caption = numbered("Table", "table-claims", number, title, csv_link(verdicts, "claims"))
+    shown = _shown(pd.DataFrame(rows, dtype="object"), columns, evidence.machine)
+    opened = _fold(f"All {len(rows)} claims", "Claims, source by source", shown)
+    parts = [*strips, f'<p class="caption">{caption}</p>', opened]
+    return f'<div class="exhibit" id="table-claims">{"".join(parts)}</div>'
+
+
+def _lines(words: str, small: bool = False) -> Markup:
+    """Words in lines; a note stands out."""
+    if notes.is_note(words):
+        return notes.note_html(words)
+    lines = Markup("<br>").join(words.split("\n"))
+    return Markup(f"<small>{lines}</small>") if small else lines
 
 
 def verdicts_html(verdicts: pd.DataFrame, platform: str, names: Collection[str]) -> str:
     """The verdicts on some claims on one platform, as a list: what was claimed, published and measured."""
     table = verdicts[verdicts["id"].isin(names) & (verdicts["platform"] == platform)]
     lines = []
-    for name, own in table.groupby("id", sort=False):
-        first = own.iloc[0]
-        verdict = claims.Verdict(first["of_claim"])
+    for _, own in table.groupby("id", sort=False):
+        first = own.iloc[0].to_dict()
         tested = own[own["verdict"] != claims.Verdict.UNTESTED]
         shown = tested if len(tested) else own.head(1)  # the table of all claims has the reason of each case
         numbers = claims.by_case(shown, claims.beside_published, "; ")
         left = len(own) - len(shown)
         numbers += f"; {left} other case{'s' * (left > 1)} not measured" * (left > 0)
-        numbers = Markup(notes.note_html(numbers)) if notes.is_note(numbers) else numbers
-        lines.append((name, _MARKS[verdict], verdict.elsewhere, f"({first['source']}) {first['claim']}", numbers))
+        lines.append((first, _lines(numbers)))
     return pieces().verdicts(lines) if lines else ""
-
-
-def _strip(own: pd.DataFrame, evidence: Evidence) -> str:
-    """One mark per claim on a platform, those of a source together."""
-
-    def mark(row):
-        verdict = claims.Verdict(row.of_claim)
-        return _MARKS[verdict], row.id, f"{verdict.elsewhere}: {row.claim}"
-
-    sources = [
-        (source, [mark(row) for row in part.itertuples()])
-        for source, part in own.drop_duplicates("id").groupby("source", sort=True)
-    ]
-    return pieces().strip(f"{evidence.labels[own['platform'].iloc[0]]}: {claims.counts(own)}", sources)
 
 
 def missing_html(missing: str, title: str, name: str) -> str:
     """A sentence, without a number, in place of a figure that shows nothing."""
-    words = notes.note_html(missing) if notes.is_note(missing) else html.escape(missing)
-    return f'<p class="none" id="figure-{name}"><b>{html.escape(title)}.</b> {words}</p>'
+    return f'<p class="none" id="figure-{name}"><b>{escape(title)}.</b> {_lines(missing)}</p>'
+
+
+def excerpt(kernel: Kernel, first: str, count: int) -> tuple[int, int, list[str]]:
+    """The lines of a kernel's file that carry its idea: the numbers of the first and the last, and the lines.
+
+    `first` is how the first of `count` lines begins. They lose their indentation; empty lines and `#pragma unroll` are
+    left out. Raises LookupError if no line begins like that.
+    """
+    lines = enumerate(read_text(kernel.path).splitlines(), 1)
+    rest = itertools.dropwhile(lambda line: not line[1].strip().startswith(first), lines)
+    shown = [(number, line) for number, line in rest if line.strip() not in ("", "#pragma unroll")][:count]
+    if not shown:
+        raise LookupError(f"{kernel.path}: no line begins with {first!r}")
+    indent = len(shown[0][1]) - len(shown[0][1].lstrip())
+    return shown[0][0], shown[-1][0], [line[indent:] for _, line in shown]
 
 
 def kernel_html(
@@ -279,7 +267,7 @@ def kernel_html(
 ) -> str:
     """HTML of what is new in a kernel, or else of its tiles, beside the `count` lines of its file from `idea` on."""
     name = f"story-tiles-of-{kernel.name}"
-    first, last, code = drawings.excerpt(kernel, idea, count)
+    first, last, code = excerpt(kernel, idea, count)
     place = f"{kernel.path.name}, lines {first} to {last}"
     file = f"data:text/plain;charset=utf-8,{quote(read_text(kernel.path))}"  # to take away, scripts or not
     link = f'<a class="data" download="{kernel.path.name}" href="{file}">{place}</a>'
@@ -287,5 +275,12 @@ def kernel_html(
         drawing, words = idea_of({"name": name, "title": title, "stages": stages, "waves": waves}), ""
     else:
         drawing, words = pieces().tiling(name, title, tiles), pieces().words(tiles)
-    caption = Markup(f"<b>{html.escape(title)}.</b> {words} {link}")
-    return pieces().figure(name, title, caption, number, Markup(drawing), place=place, code=code)
+    caption = Markup(f"<b>{escape(title)}.</b> {words} {link}")
+    return pieces().figure(name, title, caption, number, drawing, place=place, code=code)
+
+
+def rung_html(rungs: pd.DataFrame, kernel: str) -> Markup:
+    """HTML of the numbers of a rung in float: its bound, its rate, its stalls and its counts."""
+    this = rungs[(rungs["kernel"] == kernel) & (rungs["dtype"] == "float")].iloc[0]
+    same = rungs[(rungs[["platform", "dtype"]] == this[["platform", "dtype"]]).all(axis=1)].set_index("kernel")
+    return pieces().rung(this.dropna().to_dict(), same["choice"].get(this["before"], ""))

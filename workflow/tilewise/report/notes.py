@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
+from markupsafe import Markup
+
 from tilewise import UserError
 
 #: The file beside the page that lists its notes: strings, as JSON.
@@ -42,9 +44,9 @@ def is_note(words: str) -> bool:
     return _CANNOT in words
 
 
-def note_html(note: str) -> str:
+def note_html(note: str) -> Markup:
     """A note as HTML, which Markdown keeps as it is."""
-    return f'<span class="cannot" role="note">{plain_text(note)}</span>'
+    return Markup(f'<span class="cannot" role="note">{plain_text(note)}</span>')
 
 
 def find_notes(page: str) -> list[str]:
@@ -72,8 +74,6 @@ def read_files(paths: Iterable[Path]) -> list[str]:
     notes = []
     for path in paths:
         with path.open(encoding="utf-8") as file:
-            head = file.read(4096)
-        said = re.match(rf'{COLUMN}\n"?(.*?)"?\n|<svg[^>]* {ATTRIBUTE}="([^"]*)"', head)
-        words = html.unescape(said[1] or said[2]) if said else ""
-        notes += [words] if is_note(words) else []
-    return notes
+            said = re.match(rf'{COLUMN}\n"?(.*?)"?\n|<svg[^>]* {ATTRIBUTE}="([^"]*)"', file.read(4096))
+        notes += [html.unescape(said[1] or said[2])] if said else []
+    return list(filter(is_note, notes))

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from kernelscope.files import atomic_path
@@ -26,31 +25,66 @@ def assignment(
 
     If there are none, a sentence stands in the place of the answers; if these contradict the record, a note.
     """
-    page, numbers = Page(sides.first, sides=sides), dict[str, Any]()
-    instead = "The answers are about the recorded runs, which this copy of the study lacks (report/recorded)." * answers
-    if answers and sides.record and _is_recorded(article):
-        numbers, instead = notes.attempt(
-            "Answers", lambda: (_fill(article)[0], ""), lambda note: (numbers, notes.note_html(note))
-        )
-    names = {"answers": bool(numbers), "instead": Markup(instead), "own": sides.own is not None, **numbers}
-    return page.html("assignment", lambda: [page.article(article, names)], pages=pages)
+    page, names = Page(sides.first, sides), dict[str, Any](answers=False, instead="")
+    if answers:
+        names, _ = _filled(article, "The answers are")
+    names["own"] = sides.own is not None
+    return page.html("assignment", [page.article(article, names)], pages=pages)
 
 
-def _is_recorded(article: Path) -> bool:
-    """Whether there is one of the runs that an article is about."""
-    return any((RECORDED / name).is_dir() for name in articles.runs(article))
+def story(sides: beside.Sides, article: Path = articles.STORY, pages: Mapping[str, str] = sections.PAGES) -> str:
+    """The page of the story, as HTML with links to `pages`; it is about the recorded runs alone.
+
+    If the record contradicts it or is damaged, a note stands in its place; if there is none, a sentence.
+    """
+    names, recorded = _filled(article, "The story is")
+    page = Page(recorded[0] if recorded else sides.first)
+    gpus = [gpu for evidence in recorded for gpu in evidence.gpus]
+    return page.html("story", [page.article(article, names)], gpus, pages)
 
 
-def _fill(article: Path) -> tuple[dict[str, Any], dict[str, Page]]:
-    """The numbers of an article, and a page of each of the runs that it is about."""
-    pages = {name: _page_of(RECORDED / name) for name in articles.runs(article)}
-    return articles.fill(pages, article), pages
+def _filled(article: Path, what: str) -> tuple[dict[str, Any], list[Evidence]]:
+    """The names that an article uses, and the evidence of its runs.
+
+    They are its numbers, whether it has `answers`, and what stands in their place, `instead`.
+    """
+    folders = [RECORDED / name for name in articles.runs(article)]
+    words = f"{what} about the recorded runs, which this copy of the study lacks (report/recorded)."
+    without: dict[str, Any] = {"answers": False, "instead": words}
+    if not any(folder.is_dir() for folder in folders):
+        return without, []
+
+    def found() -> tuple[dict[str, Any], list[Evidence]]:
+        recorded = {folder.name: _evidence_of(folder) for folder in folders}
+        return articles.fill(recorded, article) | {"answers": True, "instead": ""}, [*recorded.values()]
+
+    return notes.attempt(
+        f"Numbers of {article.name}", found, lambda note: (without | {"instead": notes.note_html(note)}, [])
+    )
 
 
-@functools.lru_cache(maxsize=4)
-def _page_of(recorded: Path) -> Page:
-    """The page of a recorded run, whose tables two articles need."""
-    return Page(load_evidence([recorded]))
+@functools.lru_cache(maxsize=4)  # two articles need their tables
+def _evidence_of(recorded: Path) -> Evidence:
+    """The evidence of one recorded run."""
+    return load_evidence([recorded])
+
+
+def _all_pages(sides: beside.Sides, folder: Path, pages: Mapping[str, str] = sections.PAGES) -> dict[Path, str]:
+    """The texts of all pages by their files in a folder, with links to `pages`."""
+    made = {
+        "report": Page(sides.own or sides.first, sides).html(pages=pages),
+        "story": story(sides, pages=pages),
+        "assignment": assignment(sides, pages=pages),
+    }
+    return {folder / f"{name}.html": text for name, text in made.items()}
+
+
+def _write(texts: Mapping[Path, str]) -> list[str]:
+    """Write pages into their files; returns their notes, each once."""
+    for path, text in texts.items():
+        with atomic_path(path) as file:
+            file.write_text(text, encoding="utf-8")
+    return list(dict.fromkeys(note for text in texts.values() for note in notes.find_notes(text)))
 
 
 def render(output: Path | str, folders: Iterable[Path | str], recorded: Path | str = RECORDED) -> list[str]:
@@ -58,10 +92,11 @@ def render(output: Path | str, folders: Iterable[Path | str], recorded: Path | s
 
     `output` is the first of sections.PAGES; the others are written beside it.
     """
-    page = load([Path(folder) for folder in folders], recorded)
-    found = _write(Path(output).parent, _all_pages(page, sections.PAGES))
-    write_json(found, Path(output).with_name(notes.FILE))
-    with atomic_path(Path(output).with_name(PREVIEW)) as picture:
+    folder = Path(output).parent
+    page = load([Path(each) for each in folders], recorded)
+    found = _write(_all_pages(page.sides, folder))
+    write_json(found, folder / notes.FILE)
+    with atomic_path(folder / PREVIEW) as picture:
         drawn = notes.attempt("Preview", functools.partial(_climb, page.evidence), figures.empty_figure)
         drawn.set_size_inches(8, 4.2)  # 1200 x 630, as services that show links want it
         drawn.savefig(picture, format="png", dpi=150, facecolor="white")
@@ -79,57 +114,21 @@ def write_site(folder: Path, recorded: Path = RECORDED) -> list[str]:
 
     Raises UserError if there is no recorded run.
     """
-    page = _recorded_page(recorded)
+    sides = _record_alone(recorded)
     pages = sections.PAGES | {"report": "The recorded runs"}
-    made = _all_pages(page, pages)
-    made["index"] = page.html("index", lambda: [page.article(articles.FOLDER / "index.md", {})], pages=pages)
+    page = Page(sides.first, sides)
+    index = page.html("index", [page.article(articles.FOLDER / "index.md", {})], pages=pages)
+    made = _all_pages(sides, folder, pages)
     folder.mkdir(parents=True, exist_ok=True)
-    return _write(folder, made)
+    return _write(made | {folder / "index.html": index})
 
 
-def _recorded_page(recorded: Path) -> Page:
-    """The page of the recorded runs without another run. Raises UserError if there is none."""
+def _record_alone(recorded: Path) -> beside.Sides:
+    """The recorded runs without another run. Raises UserError if there is none."""
     record = beside.load_record(recorded)
     if record is None:
         raise UserError(f"{recorded}: there is no recorded run, whose numbers the page shows; use a whole clone")
-    return Page(record, sides=beside.Sides(record, None))
-
-
-def _all_pages(page: Page, pages: Mapping[str, str]) -> dict[str, str]:
-    """The texts of all pages by name, with links to `pages`."""
-    return {
-        "report": page.html(pages=pages),
-        "story": story_page(page, pages=pages),
-        "assignment": assignment(page.sides, pages=pages),
-    }
-
-
-def _write(folder: Path, texts: Mapping[str, str]) -> list[str]:
-    """Write pages by their names into a folder; returns their notes, each once."""
-    for name, text in texts.items():
-        with atomic_path(folder / f"{name}.html") as file:
-            file.write_text(text, encoding="utf-8")
-    return list(dict.fromkeys(note for text in texts.values() for note in notes.find_notes(text)))
-
-
-def story_page(page: Page, article: Path = articles.STORY, pages: Mapping[str, str] = sections.PAGES) -> str:
-    """The page of the story, as HTML with links to `pages`; it is about the recorded runs alone.
-
-    If the record contradicts it or is damaged, a note stands in its place, on `page`; if there is none, a sentence.
-    """
-
-    def instead(words: str) -> str:
-        return page.html("story", lambda: [f"<h1>{pages['story']}</h1><p>{words}</p>"], (), pages)
-
-    def made() -> str:
-        numbers, of_run = _fill(article)
-        first = next(iter(of_run.values()))
-        gpus = [gpu for each in of_run.values() for gpu in each.evidence.gpus]
-        return first.html("story", lambda: [first.article(article, numbers)], gpus, pages)
-
-    if not _is_recorded(article):
-        return instead("The story is about the recorded runs, which this copy of the study lacks (report/recorded).")
-    return notes.attempt("Page: story.html", made, lambda note: instead(notes.note_html(note)))
+    return beside.Sides(record, None)
 
 
 def write_assignment(output: Path | str, answers: bool, recorded: Path = RECORDED) -> None:
@@ -137,6 +136,5 @@ def write_assignment(output: Path | str, answers: bool, recorded: Path = RECORDE
 
     Without answers it stands alone, without links to other pages. Raises UserError if there is no recorded run.
     """
-    text = assignment(_recorded_page(recorded).sides, answers, pages=sections.PAGES if answers else {})
-    with atomic_path(output) as file:
-        file.write_text(text, encoding="utf-8")
+    pages = sections.PAGES if answers else {}
+    _write({Path(output): assignment(_record_alone(recorded), answers, pages=pages)})

@@ -6,7 +6,7 @@
 import math
 import re
 import traceback
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from kernelscope.yaml_input import suggest_name
 from tilewise import ROOT, UserError
 from tilewise.explain.number_format import rounded
 from tilewise.report import notes
-from tilewise.report.template_context import FIGURES, STUDY_FIGURES, TABLES
+from tilewise.report.tables import FIGURES, SIDE_BY_SIDE, STUDY_FIGURES, TABLES
 from tilewise.study.columns import FACTS, WHOLE
 from tilewise.study.kernel import Kernel
 
@@ -28,8 +28,7 @@ FOLDER = ROOT / "report" / "sections"
 #: The pages: name -> title. The first is made of the sections, the others are articles.
 PAGES = {"report": "This run", "story": "The story", "assignment": "The assignment"}
 #: What sections and articles may call: the methods of this name of `page.Page`.
-NAMES = "beside box claims configs facts figure filling five_numbers further_tasks has largest_products".split()
-NAMES += "speedups table tiles verdicts_on what_ran".split()
+NAMES = "beside box claims figure filling further_tasks has table tiles verdicts_on what_ran".split()
 #: What stays on one line: a number with its unit, and the sides of a shape.
 _STAYS = re.compile(r" (?=%)| (?=TFLOP/s)|(?<=\d) (?=(?:[GT]B/s|MHz|ms|J|W)\b)|(?<=\d) × (?=\d)|(?<=\bn) = (?=\d)")
 
@@ -97,8 +96,6 @@ def number_of(count: int, noun: str) -> Markup:
 
 
 _COUNTS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-#: What is named in a section: what it is, the name, and all names of its kind.
-_Named = tuple[str, str, Collection[str]]
 #: What a template may put behind a `|`, beside Jinja's own.
 FILTERS = (number_of, percent, times, whole)
 
@@ -115,8 +112,7 @@ def check(kernels: Mapping[str, Kernel], tasks: Collection[str], folder: Path = 
     """
     compiler = Language(folder=folder)
     known: dict[str, tuple[str, Collection[str]]] = {
-        "beside": ("task", tasks),
-        "facts": ("task", tasks),
+        "beside": ("task or table", {*tasks, *SIDE_BY_SIDE}),
         "figure": ("figure", {*tasks, *STUDY_FIGURES, *FIGURES}),
         "has": ("task or table", {*tasks, *TABLES, *FACTS, *WHOLE}),
         "table": ("table", {*tasks, *TABLES}),
@@ -130,21 +126,23 @@ def check(kernels: Mapping[str, Kernel], tasks: Collection[str], folder: Path = 
         except TemplateSyntaxError as error:
             raise UserError(f"report/sections/{name}:{error.lineno}: {error.message}") from None
         for node in named:
-            for what, word, names in _named(node, compiler, known):
-                if word not in names:
-                    remedy = suggest_name(word, sorted(names))
-                    raise UserError(f"report/sections/{name}:{node.lineno}: there is no {what} '{word}'; {remedy}")
+            what, word, names = _named(node, known, compiler)
+            if word not in names:
+                remedy = suggest_name(word, sorted(names))
+                raise UserError(f"report/sections/{name}:{node.lineno}: there is no {what} '{word}'; {remedy}")
 
 
-def _named(node: nodes.Node, compiler: Language, known: Mapping[str, tuple[str, Collection[str]]]) -> Iterator[_Named]:
+def _named(
+    node: nodes.Node, known: Mapping[str, tuple[str, Collection[str]]], compiler: Language
+) -> tuple[str, str, Collection[str]]:
     """What a node of a section names: what it is, the name, and all names of its kind."""
-    if isinstance(node, nodes.Filter):  # of which Jinja2 misses those within an `if`
-        yield "filter", node.name, compiler.filters
-    if isinstance(node, nodes.Test):
-        yield "test", node.name, compiler.tests
-    if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name):
-        yield "function", node.node.name, NAMES
-        what, names = known.get(node.node.name, ("", None))
-        for each in node.args[:1]:
-            if names is not None and isinstance(each, nodes.Const):
-                yield what, each.value, names
+    match node:
+        case nodes.Filter(name=name):  # of which Jinja2 misses those within an `if`
+            return "filter", name, compiler.filters
+        case nodes.Test(name=name):
+            return "test", name, compiler.tests
+        case nodes.Call(node=nodes.Name(name=function), args=[nodes.Const(value=name), *_]) if function in known:
+            return known[function][0], name, known[function][1]
+        case nodes.Call(node=nodes.Name(name=name)):
+            return "function", name, NAMES
+    return "", "", {""}

@@ -1,4 +1,4 @@
-"""The tables of the tasks and those of the whole study. Only `save` writes files.
+"""The tables of the tasks, of the whole study and of the page, and the names of the figures.
 
 Times are in ms and are medians of isolated runs; rates are in GFLOP/s; `ratio` is the published time divided by the
 measured time.
@@ -11,21 +11,17 @@ from pathlib import Path
 import pandas as pd
 
 from tilewise.evidence import Evidence, data_sheets
-from tilewise.explain import by_size, climb, grades, profiles, provenance, traffic, tuned
-from tilewise.explain.provenance import with_cards
-from tilewise.explain.timings import (
-    CASE,
-    at_end,
-    beside_anchor,
-    best,
-    by_shape,
-    choice_text,
-    chosen_columns,
-    describe,
-    fastest_first,
-    one_of_each_point,
-    swept_tasks,
-    with_words,
+from tilewise.explain import (
+    by_size,
+    climb,
+    duels,
+    grades,
+    languages,
+    profiles,
+    provenance,
+    timings,
+    traffic,
+    tuned,
 )
 from tilewise.files import write_csv
 from tilewise.report import claims, notes
@@ -34,16 +30,19 @@ from tilewise.study.columns import SHAPE
 from tilewise.study.status import Status
 
 
+def _with(table, rows, keys, **columns):
+    """Adds columns, name=column, of the first of other rows with the same keys."""
+    found = rows.drop_duplicates(keys).rename(columns={column: name for name, column in columns.items()})
+    return table.merge(found[[*keys, *columns]], how="left", on=keys)
+
+
 def _beside_published(table, evidence, pick_best):
     keys = ["kernel", "dtype", *SHAPE, *([] if pick_best else evidence.choice)]
     # A parameter that no source has is empty there: its figures are of kernels without it.
     missing = [name for name in keys if name not in evidence.published]
     published = columns.set_types(evidence.published.reindex(columns=[*evidence.published, *missing]))
     times = published[(published["quantity"] == "time") & (published["unit"] == "ms")]
-    if pick_best:
-        times = times.sort_values("value", kind="stable").drop_duplicates(keys)
-    times = times.rename(columns={"value": "published_ms"})
-    table = table.merge(times[[*keys, "published_ms"]], how="left", on=keys)
+    table = _with(table, times.sort_values("value", kind="stable"), keys, published_ms="value")
     return table.assign(ratio=table["published_ms"] / table["time_ms"])
 
 
@@ -51,10 +50,8 @@ def _beside_cpu(table, evidence):
     """Adds the CPU loop of the same machine and of source a for the same product, and the speed-ups over them."""
     product = ["dtype", *SHAPE]
     loop, source = (rows[rows["kernel"] == "kij"] for rows in (evidence.cpu, evidence.published))
-    loop = loop.rename(columns={"time_ms": "cpu_ms"}).drop_duplicates(["platform", *product])
-    source = source[source["quantity"] == "time"].rename(columns={"value": "published_cpu_ms"}).drop_duplicates(product)
-    table = table.merge(loop[["platform", *product, "cpu_ms"]], how="left", on=["platform", *product])
-    table = table.merge(source[[*product, "published_cpu_ms"]], how="left", on=product)
+    table = _with(table, loop, ["platform", *product], cpu_ms="time_ms")
+    table = _with(table, source[source["quantity"] == "time"], product, published_cpu_ms="value")
     return table.assign(
         speedup_over_cpu=table["cpu_ms"] / table["time_ms"],
         published_speedup_over_cpu=table["published_cpu_ms"] / table["published_ms"],
@@ -63,13 +60,13 @@ def _beside_cpu(table, evidence):
 
 def _beside_emulator(table, evidence):
     """Adds `emulator`: whether this run's emulator verified the same kernel with the same parameters."""
-    emulated, chosen = provenance.without_wanted_refusals(evidence.emulated, evidence), chosen_columns(evidence)
-    if emulated.empty:
-        return table
-    right_last = emulated.sort_values("status", key=lambda status: status == Status.OK, kind="stable")
-    worst = right_last.drop_duplicates(chosen)
-    found = worst.rename(columns={"status": "emulator"})[[*chosen, "emulator"]]
-    return table.merge(found, how="left", on=chosen)
+    emulated = worst_first(provenance.without_wanted_refusals(evidence.emulated, evidence))
+    return table if emulated.empty else _with(table, emulated, timings.chosen_columns(evidence), emulator="status")
+
+
+def worst_first(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of measurements.csv, those that are right last."""
+    return rows.sort_values("status", key=lambda status: status == Status.OK, kind="stable")
 
 
 def sweep(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
@@ -77,27 +74,28 @@ def sweep(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
     `best` marks the fastest row of each case, and at_end names those of its parameters that no other exceeds.
     """
-    rows = with_cards(describe(rows, evidence), evidence)
-    cases = rows.groupby(CASE, dropna=False)["time_ms"]
-    first = fastest_first(rows).drop_duplicates(CASE).index
+    rows = provenance.with_cards(timings.describe(rows, evidence), evidence)
+    cases = rows.groupby(timings.CASE, dropna=False)["time_ms"]
+    first = timings.fastest_first(rows).drop_duplicates(timings.CASE).index
     rows = rows.assign(best=rows.index.isin(first) & (cases.transform("count") > 1), case=cases.ngroup())
-    ends = at_end(rows[rows["status"] == Status.OK], rows)
+    ends = timings.at_end(rows[rows["status"] == Status.OK], rows)
     rows = rows.assign(at_end=ends.where(rows["best"], "")).drop(columns="case")
     table = _beside_published(rows, evidence, pick_best=False)
-    return by_shape(_beside_emulator(beside_anchor(table, rows, evidence), evidence))
+    return timings.by_shape(_beside_emulator(timings.beside_anchor(table, rows, evidence), evidence))
 
 
 def winners(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The best of each case, as in source a's Tables 1 and 4: beside it the published best and the CPU loop."""
-    table = _beside_published(best(with_cards(describe(rows, evidence), evidence)), evidence, pick_best=True)
-    table = _beside_cpu(beside_anchor(table, rows, evidence), evidence)
-    return by_shape(_beside_emulator(table, evidence))
+    fastest = timings.best(provenance.with_cards(timings.describe(rows, evidence), evidence))
+    table = _beside_published(fastest, evidence, pick_best=True)
+    table = _beside_cpu(timings.beside_anchor(table, rows, evidence), evidence)
+    return timings.by_shape(_beside_emulator(table, evidence))
 
 
 def choices(evidence: Evidence, *tasks: str) -> pd.DataFrame:
     """The best choice of every case in these tasks; kernels without a choice, such as cuBLAS, are left out."""
     rows = evidence.select_tasks(*tasks).gpu
-    rows = best(describe(rows[rows["time_ms"].notna()], evidence))
+    rows = timings.best(timings.describe(rows[rows["time_ms"].notna()], evidence))
     return rows[rows["runner_up"].fillna("") != ""].reset_index(drop=True)
 
 
@@ -109,11 +107,10 @@ def ladder(evidence: Evidence) -> pd.DataFrame:
     speedup_over_naive and speedup_over_cpu are ratios of times on the same machine. percent_of_peak refers to the
     vector peak of device.json; cuBLAS can exceed it for double if the GPU has FP64 tensor cores.
     """
-    table = winners(one_of_each_point(evidence.select_tasks(*swept_tasks(evidence)).gpu, evidence), evidence)
+    swept = evidence.select_tasks(*timings.swept_tasks(evidence)).gpu
+    table = winners(timings.one_of_each_point(swept, evidence), evidence)
     naive = table[(table["kernel"] == "naive") & (table["status"] == Status.OK)]
-    keys = ["platform", "dtype", *SHAPE]
-    naive = naive.rename(columns={"time_ms": "naive_ms"})[[*keys, "naive_ms"]]
-    table = table.merge(naive, how="left", on=keys)
+    table = _with(table, naive, ["platform", "dtype", *SHAPE], naive_ms="time_ms")
     peaks = {gpu.name: gpu.device.gpu["peak_gflops"] or {} for gpu in evidence.gpus}
     peak = pd.Series(
         [peaks[name].get(dtype) for name, dtype in zip(table["platform"], table["dtype"])], dtype="float64"
@@ -130,14 +127,11 @@ def maximum_size(evidence: Evidence) -> pd.DataFrame:
 
     Adds gflops, and published_ms: the time in source a's Table 3, where it has the same kernel at the same n.
     """
-    published = evidence.published
-    source = published[published["place"] == "Table 3"].set_index(["kernel", "n"])["value"]
     rows = evidence.facts["maximum_size"].sort_values("timed_n", kind="stable")
     rows = rows.drop_duplicates(["platform", "kernel", "timed_n"], keep="last")
-    return rows.assign(
-        gflops=2e-6 * rows["timed_n"].astype("float64") ** 3 / rows["time_ms"],
-        published_ms=[source.get(key) for key in zip(rows["kernel"], rows["timed_n"])],
-    ).astype({"published_ms": "float64"})
+    rows = rows.assign(gflops=2e-6 * rows["timed_n"].astype("float64") ** 3 / rows["time_ms"])
+    source = evidence.published[evidence.published["place"] == "Table 3"].assign(timed_n=lambda rows: rows["n"])
+    return _with(rows, source, ["kernel", "timed_n"], published_ms="value")
 
 
 def cold_start(evidence: Evidence) -> pd.DataFrame:
@@ -148,26 +142,12 @@ def cold_start(evidence: Evidence) -> pd.DataFrame:
     calls = evidence.facts["cold_start"]
     calls = calls[calls["ms"].notna()].assign(step=lambda rows: rows["step"] + "_ms")
     key = ["platform", "order", "position", "kernel"]
-    table = calls.pivot_table(index=key, columns="step", values="ms", aggfunc="median", sort=False).reset_index()
-    alone = evidence.gpu.set_index(["platform", "kernel"])["time_ms"]
-    alone = alone[~alone.index.duplicated()]
+    steps = list(calls["step"].unique())  # one that only some calls have, such as the context, stands where it occurs
+    table = calls.pivot_table(index=key, columns="step", values="ms", aggfunc="median", sort=False)[steps].reset_index()
     published = evidence.published
     source = published[(published["quantity"] == "call_time") & (published["place"] == "passing run")]
-    source = source.set_index("kernel")["value"]
-    in_order = table["order"] == "naive, tiled"
-    return table[[*key, *steps(evidence)]].assign(
-        alone_ms=[alone.get(pair) for pair in zip(table["platform"], table["kernel"])],
-        published_ms=table["kernel"].map(source).where(in_order),
-    )
-
-
-def steps(evidence: Evidence) -> list[str]:
-    """The columns of `cold_start` that hold the steps of a call, in the order in which they were taken; total_ms last.
-
-    A step that only some calls have, such as the context, stands where it first occurs.
-    """
-    calls = evidence.facts["cold_start"]
-    return [f"{step}_ms" for step in calls.loc[calls["ms"].notna(), "step"].unique()]
+    table = _with(table, evidence.gpu, ["platform", "kernel"], alone_ms="time_ms")
+    return _with(table, source.assign(order="naive, tiled"), ["kernel", "order"], published_ms="value")
 
 
 def launch_limits(evidence: Evidence) -> pd.DataFrame:
@@ -190,10 +170,9 @@ def bandwidth(evidence: Evidence) -> pd.DataFrame:
     and the figure of NVIDIA's data sheet (`printed`) of a card that is listed.
     """
     names = {gpu.name: gpu.device.gpu["name"] for gpu in evidence.gpus}
-    sheets = data_sheets()[["device", "quantity", "dtype", "value"]].rename(columns={"value": "printed"})
     rows = evidence.facts["bandwidth"]
     rows = rows.assign(device=rows["platform"].map(names).fillna("").astype("str"))
-    rows = rows.merge(sheets, how="left", on=["device", "quantity", "dtype"]).drop(columns="device")
+    rows = _with(rows, data_sheets(), ["device", "quantity", "dtype"], printed="value").drop(columns="device")
     return rows.assign(
         percent_of_computed=100 * rows["measured"] / rows["datasheet"],
         percent_of_printed=100 * rows["measured"] / rows["printed"],
@@ -203,7 +182,7 @@ def bandwidth(evidence: Evidence) -> pd.DataFrame:
 def occupancy(evidence: Evidence) -> pd.DataFrame:
     """Resident blocks and warps per multiprocessor of each launch of the study, and the limiting resource."""
     rows = evidence.facts["occupancy"]
-    choice = [choice_text(row, evidence.kernels) for row in rows.to_dict("records")]
+    choice = [timings.choice_text(row, evidence.kernels) for row in rows.to_dict("records")]
     return rows.assign(choice=choice, occupancy_percent=100 * rows["occupancy"])
 
 
@@ -212,17 +191,6 @@ def accuracy(evidence: Evidence) -> pd.DataFrame:
     rows = evidence.facts["accuracy"]
     rows = rows.assign(operands=rows["operands"].str.replace("_", " "))
     return rows.sort_values(["p", "platform"], ascending=[False, True], kind="stable").reset_index(drop=True)
-
-
-def energy(evidence: Evidence) -> pd.DataFrame:
-    """The energy of each product, and its rate during the measurement."""
-    return with_words(evidence.facts["energy"], evidence).reset_index(drop=True)
-
-
-def calls(evidence: Evidence) -> pd.DataFrame:
-    """Calls of tilewise.matmul, and how many times as fast they are as cupy.matmul's."""
-    rows = evidence.facts["calls"]
-    return rows.assign(times_as_fast=rows["cupy_us"] / rows["call_us"]).reset_index(drop=True)
 
 
 def rungs_double(evidence: Evidence) -> pd.DataFrame:
@@ -234,20 +202,20 @@ def rungs_double(evidence: Evidence) -> pd.DataFrame:
 _OF_METHOD = {
     "tune": tuned.tuning,
     "accuracy": accuracy,
-    "energy": energy,
+    "energy": lambda own: timings.with_words(own.facts["energy"], own),
     "maximum_size": maximum_size,
     "cold_start": cold_start,
     "launch_limits": launch_limits,
     "bandwidth": bandwidth,
     "sizes": by_size.over_size,
-    "calls": calls,
+    "calls": lambda own: own.facts["calls"].assign(times_as_fast=lambda rows: rows["cupy_us"] / rows["call_us"]),
     "batches": by_size.batches,
 }
 
 
 def task(name: str, evidence: Evidence) -> pd.DataFrame:
     """The table of a task: every point of a sweep, or what its method found."""
-    own, method, chosen = evidence.select_tasks(name), evidence.method(name), chosen_columns(evidence)
+    own, method, chosen = evidence.select_tasks(name), evidence.method(name), timings.chosen_columns(evidence)
     if method != "sweep":
         return _OF_METHOD[method](own) if method in _OF_METHOD else own.facts[method]
     timed = pd.concat([own.gpu, own.cpu], ignore_index=True)
@@ -258,7 +226,7 @@ def task(name: str, evidence: Evidence) -> pd.DataFrame:
     return sweep(rows, evidence)
 
 
-#: The tables of the whole study, in addition to those of its tasks: file name -> function of the evidence.
+#: The tables of the whole study, in addition to those of its tasks: file of each platform -> function of the evidence.
 OVERVIEW: dict[str, Callable[[Evidence], pd.DataFrame]] = {
     "claims": lambda evidence: claims.verdicts(claims.load(), evidence),
     "ladder": ladder,
@@ -278,6 +246,37 @@ OVERVIEW: dict[str, Callable[[Evidence], pd.DataFrame]] = {
     "counted_against_hardware": traffic.counted_against_hardware,
     "durations": lambda evidence: evidence.facts["sweep"],
 }
+#: All tables but those of tasks, by the names that sections and articles use.
+TABLES = OVERVIEW | {
+    "agreement": traffic.agreement,
+    "at_every_size": by_size.at_every_size,
+    "by_language": languages.by_language,
+    "cards_differ": provenance.cards_differ,
+    "checks": provenance.checks,
+    "counted": lambda evidence: traffic.counted_against_hardware(evidence).query("counted != hardware"),
+    "duels": duels.duels,
+    "faults": traffic.faults,
+    "gate": lambda evidence: grades.gate(accuracy(evidence)),
+    "naive_blocks": lambda evidence: timings.largest_square(climb.climb(evidence, "task1a")),
+    "not_emulated": provenance.not_emulated,
+    "rungs_double": rungs_double,
+    "size_ranges": by_size.size_ranges,
+    "spread_of_exponents": grades.spread_of_exponents,
+    "tile_counts": lambda evidence: timings.largest_square(climb.climb(evidence, "task3")),
+    "tuning": tuned.tuning,
+}
+#: The tables of all runs side by side that belong to no task, made by headlines.py.
+SIDE_BY_SIDE = ("five_numbers", "largest_products")
+#: The figures of the whole study, each a file of each platform, and the others of the page: functions of figures.py,
+#: which is not needed when a run starts.
+STUDY_FIGURES = ("accuracy_and_rate", "roofline", "rungs")
+FIGURES = ("climb", "rungs_double", "rate_over_size", "shape_map", "speedups", "spread_of_exponents")
+
+
+@functools.lru_cache(maxsize=128)  # several pieces and pages need it
+def frame(name: str, evidence: Evidence) -> pd.DataFrame:
+    """A table of TABLES, or of a task."""
+    return TABLES[name](evidence) if name in TABLES else task(name, evidence)
 
 
 def save(make: Callable[[], pd.DataFrame], path: Path | str) -> None:
