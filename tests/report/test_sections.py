@@ -118,7 +118,6 @@ def test_a_section_is_changed_in_one_file(tmp_path, gpu, monkeypatch):
         ("{{ 1234567.8 | whole }}", "1,234,568"),
         ("{{ 1.39 | times }}", "1.39×"),
         ("{{ 4.06 | percent }} {{ 85.4 | percent }}", "4.1 % 85 %"),
-        ("{{ 2 | number_of('block') }}, {{ 1 | number_of('block') }}", "two blocks, one block"),
         ("{{ '*a* <i>' }}", "*a* <i>"),
         ("{{ number }}", "–"),
     ],

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from tilewise import UserError
+from tilewise import UserError, outcome
 from tilewise.evidence import Evidence, load_evidence, load_platform, load_published
 from tilewise.explain import provenance, timings, traffic, tuned
 from tilewise.report import figures, headings, tables
@@ -528,8 +528,8 @@ def test_a_terminal_says_whose_rows_it_shows(tmp_path):
     path.parent.mkdir(parents=True)
     rows = pd.DataFrame({"platform": ["nvidia-h200", "emulator"], "kernel": ["naive", "tiled"], "time_ms": [1.5, None]})
     rows.to_csv(path, index=False)
-    own = [*headings.terminal_lines(path, "sweep", 5)]
+    own = [*outcome.table_lines(path, "sweep", 5)]
     assert "tiled" in own[1] and "naive" in own[2], "those of this machine come first"
     rows[:1].to_csv(path, index=False)
-    others = [*headings.terminal_lines(path, "sweep", 5)]
+    others = [*outcome.table_lines(path, "sweep", 5)]
     assert others[0] == "no rows for emulator; recorded runs instead:" and "naive" in others[2]

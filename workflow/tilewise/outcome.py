@@ -9,13 +9,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from kernelscope.yaml_input import read_yaml
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.files import MESSAGE
 from tilewise.measure.row_summary import cause_words, is_right, point_words
 from tilewise.recorded import compare
 from tilewise.report import headings, notes, sections
-from tilewise.study import registry
+from tilewise.study import columns, registry
 
 #: The rules that fail if something is not right, after the page or the task's table is there.
 RULES = ("outcome", "outcome_of_task")
@@ -28,6 +30,8 @@ TRACE_LOG, ON_PURPOSE = Path("logs/trace.log"), set[str]()
 TASKS, TARGETS = dict[str, Mapping[str, Any]](), list[Callable[[], Collection[str]]]()
 #: The most rows of a task's table, and of its points that are not right, on the terminal.
 ROWS = 10
+#: Characters of a line of a terminal; further columns are left out.
+WIDTH = 112
 
 
 def final_summary(
@@ -82,10 +86,40 @@ def task_words(task: str, entry: Mapping[str, Any], folders: Iterable[Path], mad
         yield f"{task}, {entry['title']}{f' ({points})' if points else ''}, {state} {table} and {figure}"
         method = entry.get("method", "sweep")
         layout = "tuning" if method == "tune" else method  # the others have the names of their methods
-        yield from (f"  {line}" for line in headings.terminal_lines(table, layout, ROWS))
+        yield from (f"  {line}" for line in table_lines(table, layout, ROWS))
         wrong = [f"not right: {point_words(row)}: {cause_words(row)}" for row in rows if not is_right(row)]
         yield from wrong[:ROWS]
         yield from [f"not right: {len(wrong) - ROWS} more points of {table}"] if len(wrong) > ROWS else []
+
+
+def table_lines(path: Path, layout: str, most: int) -> Iterator[str]:
+    """The first rows of a table of `results/<platform>/tables/` below their headings, in columns of equal width.
+
+    The columns are those that the page shows at first, without empty ones. The platform's own rows come first, `most`
+    of them.
+    """
+    table = pd.read_csv(path)
+    if notes.COLUMN in table or table.empty:
+        yield from table.get(notes.COLUMN, ["the table has no rows"])
+        return
+    if "platform" in table:
+        platform = path.parent.parent.name
+        own = table["platform"] == platform
+        if not own.any():
+            yield f"no rows for {platform}; recorded runs instead:"
+        table = pd.concat([table[own], table[~own]])
+    shown = table.head(most)
+    found: list[list[str]] = []
+    room = WIDTH
+    for name, (_, title) in headings.make_headings(headings.load()[layout], shown, brief=True).items():
+        cells = [title, *(headings.text(value, name) for value in shown[name])]
+        width = max(map(len, cells))
+        if not found or width + 2 <= room:  # narrower ones may follow
+            room -= width + 2
+            found.append([cell.ljust(width) if columns.is_words(name) else cell.rjust(width) for cell in cells])
+    yield from ("  ".join(row).rstrip() for row in zip(*found))
+    if len(table) > most:
+        yield f"… {len(table) - most} more rows in {path}"
 
 
 def task_faults(task: str, folders: Iterable[Path], strict: bool) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Columns, order, headings and numbers of tables, on the page and on a terminal; their layouts are in tables.yaml."""
+"""Columns, order, headings and numbers of tables, on the page and on a terminal; tables.yaml has their layouts."""
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,10 @@ import pandas as pd
 from kernelscope.yaml_input import read_yaml, suggest_name
 from tilewise import UserError
 from tilewise.explain.number_format import rounded
-from tilewise.report import notes
 from tilewise.study import columns
 from tilewise.study.schema import validate
 
 LAYOUTS_FILE = Path(__file__).with_name("tables.yaml")
-#: Characters of a line of a terminal; further columns are left out.
-WIDTH = 112
 #: Columns that stay even if they are empty, because an empty one says that nothing was measured.
 ALWAYS = {"time_ms", "measured", "message", "status"}
 #: What stands for a value that is not known.
@@ -82,33 +79,3 @@ def text(value: Any, column: str = "") -> str:
         return f"{value:,.10g}"
     unit = columns.COLUMNS[column].unit if column in columns.COLUMNS else ""
     return rounded(value, unit) + "×" * (unit == "x")
-
-
-def terminal_lines(path: Path, layout: str, most: int) -> Iterator[str]:
-    """The first rows of a table of `results/<platform>/tables/` below their headings, in columns of equal width.
-
-    The columns are those that the page shows at first, without empty ones. The platform's own rows come first, `most`
-    of them.
-    """
-    table = pd.read_csv(path)
-    if notes.COLUMN in table or table.empty:
-        yield from table.get(notes.COLUMN, ["the table has no rows"])
-        return
-    if "platform" in table:
-        platform = path.parent.parent.name
-        own = table["platform"] == platform
-        if not own.any():
-            yield f"no rows for {platform}; recorded runs instead:"
-        table = pd.concat([table[own], table[~own]])
-    shown = table.head(most)
-    found: list[list[str]] = []
-    room = WIDTH
-    for name, (_, heading) in make_headings(load()[layout], shown, brief=True).items():
-        cells = [heading, *(text(value, name) for value in shown[name])]
-        width = max(map(len, cells))
-        if not found or width + 2 <= room:  # narrower ones may follow
-            room -= width + 2
-            found.append([cell.ljust(width) if columns.is_words(name) else cell.rjust(width) for cell in cells])
-    yield from ("  ".join(row).rstrip() for row in zip(*found))
-    if len(table) > most:
-        yield f"… {len(table) - most} more rows in {path}"

@@ -156,10 +156,8 @@ class Page:
 
         It is drawn in the type for which it was written, as a rung, or else at its fastest.
         """
-        kernel, rungs = (
-            self.evidence.kernels[name],
-            tables.frame("rungs", self.evidence),
-        )  # whose boxes stand below the drawings
+        kernel = self.evidence.kernels[name]
+        rungs = tables.frame("rungs", self.evidence)  # whose boxes stand below the drawings
         rows = rungs if name in set(rungs["kernel"]) else timings.timed_rows(tables.frame("ladder", self.evidence))
         own = rows[(rows["kernel"] == name) & (rows["dtype"] == kernel.dtypes[0])].sort_values("gflops")
         tiles = None if own.empty else tile_sizes(own.iloc[-1])

@@ -89,15 +89,8 @@ def percent(value: float) -> Markup:
     return Markup(f"{rounded(value, '%')}\u00a0%")
 
 
-def number_of(count: int, noun: str) -> Markup:
-    """`{{ n | number_of("block") }}`: a spelled-out number with its noun, such as two blocks."""
-    words = _COUNTS[count - 1] if 0 < count <= len(_COUNTS) else f"{count:,.0f}"
-    return Markup(f"{words} {noun}{'' if count == 1 else 's'}")
-
-
-_COUNTS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 #: What a template may put behind a `|`, beside Jinja's own.
-FILTERS = (number_of, percent, times, whole)
+FILTERS = (percent, times, whole)
 
 
 def names_of(folder: Path = FOLDER) -> list[str]:
