@@ -1,9 +1,10 @@
 // Exact products of matrices of bytes on the tensor cores: what `wgmma_int8` and `double_from_int8` share.
 //
 // As clusters.cu: a block of 3 warp groups stays and walks tiles of 128 x TILE_M results. One thread of group 0 keeps a
-// ring of STAGES stages filled by TMA; groups 1 and 2 multiply 64 rows each. What is different: a stage holds 128 bytes
-// of k, 128 elements, of 128 rows of A and of TILE_M rows of B turned, because wgmma reads bytes along k only; sums are
-// integers; and a launch may have several products of one shape, of which A's rows, and B's, lie below one another.
+// ring of STAGES stages filled by TMA; groups 1 and 2 multiply 64 rows each, with TURNS 128 rows of a tile each, by
+// turns. What is different: a stage holds 128 bytes of k, 128 elements, of 128 rows of A and of TILE_M rows of B turned,
+// because wgmma reads bytes along k only; sums are integers; and a launch may have several products of one shape, of
+// which A's rows, and B's, lie below one another.
 //
 //         k, 128 bytes                k, 128 bytes
 //      +---------------+           +---------------+
@@ -35,8 +36,9 @@ struct AllTiles {
 };
 
 /// Computes `products` products C (n x m) = A (n x p) B and hands each thread's sums to `store`(sums, PlaceOfSums), also
-/// those past C's edges. Tiles of which `wanted`(row, column), in tiles of a cluster, is false are left out. map_a: products * n rows of p bytes, boxes of 128 x 128; map_b: products * m rows of p bytes,
-/// boxes of (TILE_M / CLUSTER) x 128; both with a swizzle of 128.
+/// those past C's edges. Tiles of which `wanted`(row, column), in tiles of a cluster, is false are left out.
+/// map_a: products * n rows of p bytes, boxes of 128 x 128; map_b: products * m rows of p bytes, boxes of
+/// (TILE_M / CLUSTER) x 128; both with a swizzle of 128.
 /// Launch: block 384; clusters of CLUSTER; a grid of at most one block per multiprocessor, a multiple of CLUSTER;
 ///         dynamic shared memory 1024 + STAGES * (16384 + 128 * TILE_M + 16).
 /// @tparam TILE_M   columns of C per block: 64, 128, 192 or 256
@@ -54,7 +56,7 @@ __device__ __forceinline__ void multiply_bytes(const TensorMap& map_a, const Ten
     static_assert(STAGES >= 2, "one stage is filled while another is used");
     constexpr int A_BYTES = BYTES_ROWS * BYTES_K;
     constexpr int OWN_ROWS = TILE_M / CLUSTER;  // of B
-    static_assert(!TURNS || TILE_M <= 128, "the sums of 128 rows fit a group's registers");
+    static_assert(!TURNS || TILE_M <= 128, "larger tiles were not tried");
     constexpr int PARTS = TURNS ? 2 : 1;  // of 64 rows, per group
     constexpr int STAGE_BYTES = A_BYTES + TILE_M * BYTES_K;
 
@@ -125,6 +127,7 @@ __device__ __forceinline__ void multiply_bytes(const TensorMap& map_a, const Ten
                 continue;
             }
             // The other group has started the last products of the tile before; the block's first tile has none before.
+            // It has waited for all stages of that tile, too, so the parity of `full` stands for one round alone.
             if constexpr (TURNS) wait_for(turns + 8 * consumer, (tile_number / 2 + consumer + 1) % 2);
             unsigned previous = 0;
             for (int step = 0; step < steps; ++step) {

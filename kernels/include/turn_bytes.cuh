@@ -56,14 +56,13 @@ turn_bytes(const signed char* in, signed char* out, int rows, int cols, int pitc
 }
 
 /// out (rows x pitch) = in (rows x cols), zeros from column `cols` on; pitch is a multiple of 16.
-/// Launch: block 256; grid (ceil(pitch / 4096), rows).
+/// Launch: block 256; grid (rows, ceil(pitch / 4096)).
 __global__ void __launch_bounds__(256) pad_bytes(const signed char* in, signed char* out, int cols, int pitch)
 {
     wait_for_earlier_launches();
-    wait_for_earlier_launches();
-    const int col = (blockIdx.x * 256 + threadIdx.x) * 16;
+    const int col = (blockIdx.y * 256 + threadIdx.x) * 16;
     if (col >= pitch) return;
-    const signed char* const from = in + static_cast<long long>(blockIdx.y) * cols;
+    const signed char* const from = in + static_cast<long long>(blockIdx.x) * cols;
     unsigned word[4];
     #pragma unroll
     for (int w = 0; w < 4; ++w) {
@@ -73,6 +72,6 @@ __global__ void __launch_bounds__(256) pad_bytes(const signed char* in, signed c
             if (col + 4 * w + e < cols)
                 word[w] |= static_cast<unsigned>(static_cast<unsigned char>(from[col + 4 * w + e])) << 8 * e;
     }
-    *reinterpret_cast<uint4*>(out + static_cast<long long>(blockIdx.y) * pitch + col) =
+    *reinterpret_cast<uint4*>(out + static_cast<long long>(blockIdx.x) * pitch + col) =
         make_uint4(word[0], word[1], word[2], word[3]);
 }

@@ -27,10 +27,11 @@
 //        group 1   | products of tile 0 | stores | waits |     products of tile 2 | ...
 //        group 2        waits           | products of tile 1  | stores | waits | ...
 //
-// In turns with cuBLAS's best on an H200, bfloat16, alone and back to back: 0.99 and 1.03 at 8192 x 512 x 8192 (shared
-// tiles 0.81 and 0.80; 146,300 cycles and tensor cores busy in 88 % instead of 186,000 and 69 %), 1.08 and 1.10 at
-// 8192 x 128 x 8192 (1.03, 1.05), 1.00 and 1.06 at 4096^3 (0.99, 1.02); half at 8192^3: 1.04 and 1.02 with TILE_M = 192
-// (0.99, 0.97). No spills.
+// In turns with cuBLAS's best on H200s, alone and back to back, with TILE_M = 128: bfloat16, n = m = 8192 and p = 512,
+// 0.99 to 1.02 and 1.00 to 1.03 (shared tiles 0.81 to 0.84, 0.80; 146,300 cycles and tensor cores busy in 88 % instead
+// of 186,000 and 69 %), p = 128 1.08 and 1.10 (1.03, 1.05), 4096^3 1.00 to 1.02 and 1.06 (0.99 to 1.00, 1.00 to 1.02).
+// With TILE_M = 192: bfloat16 at 8192^3 1.05 and 1.06 (1.01, 1.02), half 1.03 to 1.04 and 1.02 to 1.03 (0.99 to 1.00,
+// 0.97 to 1.00). No spills.
 //
 // Elements are half or bfloat16, sums float, results rounded to the elements' type.
 // A is n x p, B is p x m, C is n x m, all row-major; the maps of A and B may be of padded copies (pad_operands).
@@ -153,6 +154,7 @@ clusters(const __grid_constant__ TensorMap map_a, const __grid_constant__ Tensor
                 for (int i = 0; i < TILE_M / 2; ++i)
                     sums[part][i] = 0;
             // The other group has started the last products of the tile before; the block's first tile has none before.
+            // It has waited for all stages of that tile, too, so the parity of `full` stands for one round alone.
             if constexpr (TURNS) wait_for(turns + 8 * consumer, (tile_number / 2 + consumer + 1) % 2);
             unsigned previous = 0;
             for (int step = 0; step < steps; ++step) {
@@ -167,7 +169,8 @@ clusters(const __grid_constant__ TensorMap map_a, const __grid_constant__ Tensor
                 for (int k = 0; k < TILE_K / 16; ++k)
                     #pragma unroll
                     for (int part = 0; part < PARTS; ++part)
-                        Wgmma<T>::multiply(sums[part], a + (part * 64 * TILE_K * 2 + k * 32) / 16, b + k * 2048 / 16, 1);
+                        Wgmma<T>::multiply(sums[part], a + (part * 64 * TILE_K * 2 + k * 32) / 16, b + k * 2048 / 16,
+                                           1);
                 commit_products();
                 wait_for_products<1>();  // those of the step before are done: its stage is free
                 #pragma unroll

@@ -1,4 +1,5 @@
-// C = A B of bytes, exactly, in one launch: B goes through registers, where transposing it costs nothing.
+// C = A B of bytes, exactly: B goes through registers, where transposing it costs nothing. One launch is enough if rows
+// are multiples of 16 bytes.
 //
 // The idea: wgmma takes bytes from shared memory only with k contiguous, and a row-major B has it across. wgmma_int8.cu
 // turns B in a launch of its own, 10 of 110 us at 4096^3. As in wgmma_tf32.cu the product is C^T = B^T A^T: B^T is the
@@ -18,10 +19,10 @@
 // Fragments of the next step are loaded while the products of this one run: two sets of registers, by turns, in
 // straight code, as in wgmma_tf32.cu. So a sum has an even number of steps, the last one maybe of zeros.
 //
-// Measured on H200s in turns with the better of cuBLAS's calls, alone and back to back: 1.04 to 1.07 and 1.06 to 1.07
-// at 4096^3, 0.99 to 1.06 and 0.99 to 1.02 at 8192^3, 0.93 to 0.96 and 0.98 at 3072^3, whose tiles are 2.2 waves, 1.39
-// at 2048^3 alone. In us, alone, beside wgmma_int8.cu: 8.5 and 11.1 at 1024^3, 5.6 and 8.6 at 128^3, 17.7 and 17.0 at
-// 1100^3, where A and B are copied first.
+// Measured on H200s in turns with the better of cuBLAS's calls, alone and back to back: 1.04 to 1.07 and 1.05 to 1.07
+// at 4096^3, 0.96 to 1.06 and 0.98 to 1.02 at 8192^3, 0.93 to 0.96 and 0.98 at 3072^3, whose tiles are 2.2 waves, 1.35
+// to 1.42 at 2048^3 alone. In us, alone, beside wgmma_int8.cu: 8.5 and 11.1 at 1024^3, 5.6 and 8.6 at 128^3, 17.7 and
+// 17.0 at 1100^3, where A and B are copied first.
 // Lost at 4096^3, where it takes 164,000 cycles with tensor cores busy in 78 %:
 //  - groups that take turns, each with tiles of 128 x 128: 193,000 cycles, which are 85 per wgmma of 128 columns, not
 //    64, as if the loads of its registers were exposed when no other group multiplies;
@@ -51,6 +52,7 @@ template <int TILE_N, int STAGES, int BAND>
 __global__ void __launch_bounds__(384, 1)
 transposing_int8(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap B, int* C, int n, int p, int m)
 {
+    static_assert(STAGES >= 2, "a stage is free only when the next one is full");
     constexpr int TILE_M = 128, TILE_K = 64;
     constexpr int A_BYTES = TILE_N * TILE_K, B_BYTES = TILE_K * TILE_M;
     extern __shared__ unsigned char raw[];

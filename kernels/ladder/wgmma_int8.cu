@@ -20,10 +20,10 @@
 // (1,221), 1.06 at 2048^3, 1.10 at 1024^3, 1.27 at 1100^3; with results from registers 0.99, 0.955, 1.00 at the first
 // three. Power limits 8192^3: the clock falls to 1.7 GHz even in single launches.
 // With TURNS (`wgmma_int8_turns`, see clusters.cu) one group multiplies while the other stores its 64 KiB: 148,000
-// cycles at 4096^3 and tensor cores busy in 87 %, not 167,000 and 77 %. In turns with cuBLAS, alone and back to back:
-// 1.03 to 1.08 and 1.04 to 1.08 at 4096^3 (shared tiles 0.94 to 0.96), 1.00 to 1.07 and 1.00 to 1.03 at 8192^3 (0.94 to
-// 1.01), 1.05 to 1.09 and 1.10 to 1.12 at 3072^3 (0.84, 0.86). Lost: tiles of 64 x 256, 0.95 at 4096^3; clusters of
-// two, 1.5 % slower.
+// cycles at 4096^3 and tensor cores busy in 87 %, not 165,000 and 78 %. In turns with cuBLAS on other cards, alone and
+// back to back: 1.02 to 1.08 and 1.04 to 1.08 at 4096^3 (shared tiles 0.94 to 0.96), 1.00 to 1.07 and 1.00 to 1.03 at
+// 8192^3 (0.94 to 1.01), 1.05 to 1.09 and 1.10 to 1.12 at 3072^3 (0.84, 0.86). Lost: tiles of 64 x 256, 0.95 at 4096^3;
+// clusters of two, 1.5 % slower.
 //
 // A is n x p, B is p x m, C is n x m, all row-major; p is at most 2^17 - 1. TMA wants rows of a multiple of 16 bytes:
 // for other p, and for other m, whose results are written from registers, A is copied with a longer pitch first

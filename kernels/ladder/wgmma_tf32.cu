@@ -42,6 +42,7 @@ template <int TILE_N, int STAGES, int BAND>
 __global__ void __launch_bounds__(384, 1)
 wgmma_tf32(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap B, float* C, int n, int p, int m)
 {
+    static_assert(STAGES >= 2, "a stage is free only when the next one is full");
     constexpr int TILE_M = 128, TILE_K = 32;
     constexpr int A_BYTES = TILE_N * 128, B_BOX = TILE_K * 128, B_BYTES = TILE_M / 32 * B_BOX;
     extern __shared__ unsigned char raw[];

@@ -67,11 +67,14 @@ RUNGS = {
         {"tile_m": 64, "stages": 3, "cluster_blocks": 2, "band": 4},
     ),
     "wgmma_turns": ("half", (260, 264, 264), {"tile_m": 64, "stages": 3, "cluster_blocks": 1, "band": 4}),
+    "wgmma_turns of two": ("bfloat16", (389, 261, 131), {"tile_m": 64, "stages": 3, "cluster_blocks": 2, "band": 4}),
     "wgmma_tf32": ("tf32", (131, 72, 261), {"tile_n": 64, "stages": 3, "band": 4}),
     "wgmma_int8": ("int8", (131, 520, 72), {"tile_m": 64, "stages": 3, "cluster_blocks": 1, "band": 4}),
     "wgmma_int8 of two": ("int8", (260, 521, 72), {"tile_m": 64, "stages": 3, "cluster_blocks": 2, "band": 4}),
     "wgmma_int8_turns": ("int8", (260, 520, 264), {"tile_m": 64, "stages": 3, "cluster_blocks": 1, "band": 4}),
-    "transposing_int8": ("int8", (131, 520, 272), {"tile_n": 64, "stages": 3, "band": 4}),
+    "wgmma_int8_turns of two": ("int8", (389, 521, 131), {"tile_m": 64, "stages": 3, "cluster_blocks": 2, "band": 4}),
+    "transposing_int8": ("int8", (131, 528, 272), {"tile_n": 64, "stages": 3, "band": 4}),
+    "transposing_int8 of copies": ("int8", (131, 520, 270), {"tile_n": 64, "stages": 3, "band": 4}),
     "double_from_int8": (
         "double",
         (35, 72, 40),
@@ -163,6 +166,8 @@ HEADER_MUTANTS = [  # as MUTANTS, in int8_product.cuh
     ("wgmma_int8", "wait_for_products<0>();", "", "asynchrony"),
     ("wgmma_int8", "begin_products();", "", "asynchrony"),
     ("wgmma_int8 of two", "load_box_for(3, ", "load_box_for(1, ", "deadlock"),
+    ("wgmma_int8_turns", "place.skip(steps);", "", "deadlock"),
+    ("wgmma_int8_turns", "(tile_number / 2 + consumer + 1) % 2", "(tile_number / 2 + consumer) % 2", "deadlock"),
     ("wgmma_int8 of two", "if constexpr (CLUSTER > 1) cluster_sync();  // a", "// a", "asynchrony"),
 ]
 

@@ -334,6 +334,8 @@ def test_bad_python_is_an_error_with_the_remedy(library):
         trace(library, Call("stencil", 4, 256), STENCIL, variables={"weights": "float[4]:ramp"})
     with pytest.raises(UserError, match="'nowhere' was not built; name one of"):
         trace(library, Call("nowhere", 1, 4))
+    with pytest.raises(UserError, match=r"write Call\('saxpy', grid=4, block=256\)"):
+        trace(library, "saxpy")
     with pytest.raises(UserError, match="several functions were built; name one of saxpy, sums, "):
         trace(library, Call(None, 1, 4))
 

@@ -36,9 +36,9 @@ Sizes = int | str | Sequence[int]
 
 @dataclass(frozen=True)
 class Call:
-    """One launch of a function, such as `scale<float>`, by default of the only one: its grid and block as 4, "4x2" or
-    (4, 2), its dynamic shared memory in bytes, and the names of what it is called with, in the order of its parameters;
-    by default their own."""
+    """One launch of a function, such as `scale<float>`, by default of the only one or of the one with the file's name:
+    its grid and block as 4, "4x2" or (4, 2), its dynamic shared memory in bytes, and the names of what it is called with,
+    in the order of its parameters; by default their own."""
 
     function: str | None = None
     grid: Sizes = 1
@@ -163,6 +163,8 @@ def trace(
     `limit` is as of a Tracer; files lie in `folder`.
     Raises UserError for what does not fit together, LaunchError for a launch that a device would refuse.
     """
+    if isinstance(calls, str):
+        raise UserError(f"a launch is a Call, not text; write Call('{calls}', grid=4, block=256) with its own numbers")
     ordered = [calls] if isinstance(calls, Call) else calls
     library = source if isinstance(source, Library) else build(source, *(call.function for call in ordered))
     tracer = Tracer(library.path, library.source, limit)
