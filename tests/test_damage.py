@@ -426,7 +426,7 @@ def test_a_mistake_is_blamed_on_the_file_that_has_it(tmp_path, config, words, fi
 def test_a_task_or_platform_is_not_called_like_a_folder_or_a_table(config, name):
     tasks = config["tasks"] | {name: config["tasks"]["task3"]}
     with pytest.raises(UserError, match=rf"config.yaml: tasks.{name}: the study has a rule, a table or a fold"):
-        Study(config | {"tasks": tasks}, reserved={*tables.TABLES, *tables.FIGURES})
+        Study(config | {"tasks": tasks}, reserved={*tables.TABLES, *tables.PAGE_FIGURES})
     if name in rules.FOLDERS:
         with pytest.raises(UserError, match=rf"config.yaml: platforms.{name}: results/ has a folder of that name"):
             Study(config | {"platforms": {name: {"backend": "emulator"}}})

@@ -365,7 +365,7 @@ PLANTED = {
     ),
     "name of a machine": (
         lambda run: edited(run, put("node", "bobs-pc", task="task3")),
-        "private: names of machines or jobs: bobs-pc",
+        "private: measurements.csv: names of machines or jobs: bobs-pc",
     ),
     "samples": (
         lambda run: cut(run / "samples.tar.xz"),

@@ -5,13 +5,15 @@ import os
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import synthetic
 from clones import copy_repository, edit, package_path
 
 from tilewise.evidence import load_evidence
-from tilewise.report import figures, tables
+from tilewise.report import beside, figures, headlines, tables
 from tilewise.report.svg import missing_reason
 
 MINE = """
@@ -82,3 +84,20 @@ def test_a_larger_product_has_a_larger_mark_below_the_smaller_ones(evidence):
     said = re.findall("<title>(.*?)</title>", figures.svg(figure))
     work = [math.prod(map(int, re.search(r"\((\d+), (\d+), (\d+)\)", words).groups())) for words in said]
     assert len(work) == len(sizes) and work == sorted(work, reverse=True), "a tooltip belongs to its mark"
+
+
+def test_any_number_of_runs_are_told_apart_by_their_speedups(evidence):
+    first, sides = (
+        headlines.speedups(beside.Sides(evidence, None)),
+        [f"{'own' if k else 'recorded'} {k}" for k in range(12)],
+    )
+    table = pd.concat([first.assign(side=side) for side in sides])
+    figure = headlines.draw_speedups(
+        table, SimpleNamespace(headings={side: f"run {side}" for side in sides}, first=evidence)
+    )
+    [marks] = figure.axes[0].collections
+    rings = [face[3] == 0 for face in marks.get_facecolors()]
+    assert (
+        rings == table["side"].str.startswith("recorded").tolist() and len({*map(tuple, marks.get_edgecolors())}) == 9
+    )
+    assert figures.svg(figure).count(" TFLOP/s, run own 11, n = ") == len(first)

@@ -532,4 +532,4 @@ def test_a_terminal_says_whose_rows_it_shows(tmp_path):
     assert "tiled" in own[1] and "naive" in own[2], "those of this machine come first"
     rows[:1].to_csv(path, index=False)
     others = [*outcome.table_lines(path, "sweep", 5)]
-    assert others[0] == "no rows for emulator; recorded runs instead:" and "naive" in others[2]
+    assert others[0] == "no rows for emulator; recorded ones instead, of nvidia-h200:" and "naive" in others[2]

@@ -35,7 +35,7 @@ with exit_on_user_error():
         source=configfiles.settle(config, workflow.configfiles, workflow.config_settings),
         remote="slurm" in config,  # as config/cluster.yaml and the profile say
         cores=cores,
-        reserved={*tables.TABLES, *tables.SIDE_BY_SIDE, *tables.STUDY_FIGURES, *tables.FIGURES},
+        reserved={*tables.TABLES, *tables.SIDE_BY_SIDE, *tables.STUDY_FIGURES, *tables.PAGE_FIGURES},
     )
 
 # What the tasks of a run make, and the tables and figures over all of them.

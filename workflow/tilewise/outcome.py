@@ -106,9 +106,10 @@ def table_lines(path: Path, layout: str, most: int) -> Iterator[str]:
         platform = path.parent.parent.name
         own = table["platform"] == platform
         if not own.any():
-            yield f"no rows for {platform}; recorded runs instead:"
+            others = ", ".join(table["platform"].head(most).unique())
+            yield f"no rows for {platform}; recorded ones instead, of {others}:"
         table = pd.concat([table[own], table[~own]])
-    shown = table.head(most)
+    shown = table.head(most).dropna(axis="columns", how="all")
     found: list[list[str]] = []
     room = WIDTH
     for name, (_, title) in headings.make_headings(headings.load()[layout], shown, brief=True).items():

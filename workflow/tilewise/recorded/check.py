@@ -36,8 +36,8 @@ ON_REQUEST = ("counters.csv",)
 LISTED, MOST_FINDINGS = 3, 20
 #: Paths and addresses of mail.
 PRIVATE = re.compile(r"(?<![\w.:/*<>)\]-])/(?:[\w.+@-]+/)+[\w.+@-]*|(?<![\w.+-])[\w.+-]+@[\w-]+\.[a-z]{2,}")
-#: What recording calls the machines.
-MACHINE = re.compile(r"machine \d+")
+#: What names where a row was measured, in tables and in device.json; recording numbers the machines.
+PLACES, MACHINE = ("node", "slurm_job"), re.compile(r"machine \d+")
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
 #: The settings of a run that its numbers do not depend on.
 FREE_SETTINGS = ("tasks", "platforms", "slurm", "strict")
@@ -203,10 +203,12 @@ def find_private(folder: Path) -> Iterator[str]:
             texts.append(read_bytes(path, remedy(path), MOST_TABLE_BYTES).decode(errors="replace"))
         found = dict.fromkeys(each[0] for text in texts for each in PRIVATE.finditer(text))
         yield from (f"{path.relative_to(folder)}: '{each}'" for each in list(found)[:LISTED])
-    rows = columns.read(folder / "measurements.csv", "measurements")
-    names = {*rows["node"], *rows["slurm_job"], *map(read_json(folder / "device.json").get, ("node", "slurm_job"))}
-    if strange := sorted(str(each) for each in names if each and not MACHINE.fullmatch(str(each))):
-        yield f"names of machines or jobs: {_some(strange)}"
+        names = set[Any](map(read_json(path).get, PLACES)) if path.name == "device.json" else set()
+        with contextlib.suppress(ValueError):  # a CSV is damaged, which reading it as a table says
+            rows = pd.read_csv(path, usecols=PLACES.__contains__, dtype=str) if path.suffix == ".csv" else {}
+            names = names.union(*(rows[name] for name in rows))
+        strange = sorted(str(each) for each in names if each and pd.notna(each) and not MACHINE.fullmatch(str(each)))
+        yield from [f"{path.relative_to(folder)}: names of machines or jobs: {_some(strange)}"] if strange else []
 
 
 def map_texts(data: Any, change: Callable[[str], Any]) -> Any:

@@ -202,7 +202,8 @@ def _filled(words: str, row: Mapping[str, Any]) -> str:
 def _timed(task: str, evidence: Evidence, every: bool) -> pd.DataFrame:
     """A task's rows of a run on GPUs and CPUs: the best of each case, or every choice."""
     own = evidence.select_tasks(task)
-    rows = timings.describe(pd.concat([own.gpu, own.cpu], ignore_index=True), evidence)
+    rows = pd.concat([own.gpu, own.cpu], ignore_index=True)
+    rows = timings.describe(rows[rows["platform"].isin([each.name for each in evidence.platforms])], evidence)
     found = timings.by_shape(rows if every else timings.best(rows))
     return found.assign(range_percent=timings.range_percent(found))
 

@@ -98,7 +98,9 @@ def accuracy_and_rate(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     others = [name for name, kernel in evidence.kernels.items() if kernel.kind in LANGUAGES]
     rows = timings.largest_square(rows).sort_values("anchor", kind="stable")  # libraries above the others
     rows = rows[~rows["kernel"].isin(others) & (rows["relative_error"] > 0) & (rows["gflops"] > 0)]
-    rows = rows.assign(group=np.where(rows["dtype"] == "double", "double", "float and shorter numbers"))
+    peaks = (rows["peak_gflops"].where(rows["dtype"] == "float") / 1000).groupby(rows["platform"]).transform("max")
+    floats = ["float and shorter numbers" + f"; dashed: {rounded(peak)} TFLOP/s" * (peak > 0) for peak in peaks]
+    rows = rows.assign(group=np.where(rows["dtype"] == "double", "double", floats))
     figure, parts = plots.facets(rows, ["platform", "group", "shape"], evidence, height=3.7)
     for axis, part in parts:
         rate, error = part["tflops"], part["relative_error"]
@@ -211,17 +213,16 @@ def sizes(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     of its best algorithm can hardly be told apart.
     """
     searched = [name for name, kernel in evidence.kernels.items() if kernel.searched]
-    rows = timings.cubes(rows[~rows["kernel"].isin(searched)]).sort_values("n", kind="stable")
+    rows = timings.cubes(rows[~rows["kernel"].isin(searched) & rows["tflops"].notna()]).sort_values("n", kind="stable")
     rows = rows.reindex(columns=list(dict.fromkeys([*rows, "roof_gflops", "launch_gflops"])))
     figure, parts = plots.facets(rows, ["platform", "dtype"], evidence, width=8.8, height=2.9, columns=2)
     for axis, part in parts:
         shown = plots.looks(part, evidence)
         plots.marks(axis, part, "n", "tflops", s=28, **shown)
-        [points] = axis.collections
-        colours = points.get_facecolors()
-        points.set(edgecolor=colours, facecolor=np.where(part[["friendly"]], colours, 0))
+        plots.hollow(axis, ~part["friendly"])
         once = {"estimator": None, "errorbar": None, "dashes": False, "markers": False, "legend": False, "linewidth": 1}
-        sns.lineplot(part[part["friendly"]], x="n", y="tflops", ax=axis, **shown | once)
+        if part["friendly"].any():
+            sns.lineplot(part[part["friendly"]], x="n", y="tflops", ax=axis, **shown | once)
         roof, launch = part["roof_gflops"].max() / 1000, part.drop_duplicates("n").dropna(subset="launch_gflops")
         if roof > 0:
             axis.axhline(roof, color="black", linewidth=1, linestyle="--", label="the units alone, measured")

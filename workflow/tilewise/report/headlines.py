@@ -1,5 +1,6 @@
 """The first screen of a run: what ran, five numbers beside those of the source and the record, and one figure."""
 
+from itertools import cycle
 from typing import Any
 
 import pandas as pd
@@ -9,7 +10,7 @@ from tilewise.explain import climb, provenance
 from tilewise.explain.number_format import rounded
 from tilewise.report import beside
 from tilewise.report.beside import Sides
-from tilewise.report.plots import COLOURS, MARKERS, legend, marks
+from tilewise.report.plots import COLOURS, MARKERS, hollow, legend, marks
 from tilewise.report.svg import empty_figure, style
 from tilewise.study.status import RIGHT, Status
 
@@ -50,7 +51,7 @@ def speedups(sides: Sides) -> pd.DataFrame:
 
 
 def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
-    """A figure of `speedups`: a row per rung, a mark per run."""
+    """A figure of `speedups`: a row per rung, a mark per run; those of recorded runs are hollow."""
     if table.empty:
         return empty_figure("No speed-ups: no GPU has timed the naive kernel beside another one.")
     label = table["side"].map(sides.headings) + ", n = " + table["n"].astype("str")
@@ -58,11 +59,13 @@ def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
     rate = (table["gflops"] / 1000).map(rounded)
     rows = table.assign(label=label, said=table["kernel"] + ": " + times + "× naive, " + rate + " TFLOP/s, " + label)
     runs = label.unique()
-    looks = {"palette": dict(zip(runs, COLOURS)), "markers": dict(zip(runs, MARKERS))}
+    looks = {name: dict(zip(runs, cycle(each))) for name, each in (("palette", COLOURS), ("markers", MARKERS))}
+    recorded = table["side"].str.startswith("recorded").to_numpy()
     with style():
         figure = Figure(figsize=(3.6, 0.9 + 0.27 * table["kernel"].nunique()), layout="constrained")
         axis = figure.subplots()
-        marks(axis, rows, "times_naive", "kernel", hue="label", style="label", s=60, alpha=0.7, **looks)
+        marks(axis, rows, "times_naive", "kernel", hue="label", style="label", s=60, **looks)
+        hollow(axis, recorded)
         axis.set(xlabel="times the rate of naive", ylabel="", xlim=(0, None))
         legend(figure, sides.first, 1)
     return figure

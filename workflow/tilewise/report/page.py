@@ -22,7 +22,7 @@ from tilewise.explain import quantities, timings
 from tilewise.explain.tiling import tile_sizes
 from tilewise.report import beside, claims, figures, headlines, markup, notes, sections, tables
 from tilewise.report.markup import TEMPLATES, pieces
-from tilewise.report.tables import FIGURES, TABLES
+from tilewise.report.tables import PAGE_FIGURES, TABLES
 from tilewise.study.accuracy import MEANING
 
 #: Who wrote this, the licence and, if there is one, the address of the repository.
@@ -87,10 +87,10 @@ class Page:
 
     @piece("Figure: {title}")
     def figure(self, name: str, title: str, caption: str = "", folded: bool = False) -> str:
-        """The figure of a task, of `figures.OVERVIEW` or of FIGURES, with its caption in Markdown, or `folded`."""
+        """The figure of a task, of `figures.OVERVIEW` or of PAGE_FIGURES, with its caption in Markdown, or `folded`."""
         if name == "speedups":
             figure = headlines.draw_speedups(headlines.speedups(self.sides), self.sides)
-        elif name in self.tasks or name in figures.OVERVIEW or name in FIGURES:
+        elif name in self.tasks or name in figures.OVERVIEW or name in PAGE_FIGURES:
             figure = (figures.task if name in self.tasks else figures.draw)(name, self.evidence)
         else:
             return ""

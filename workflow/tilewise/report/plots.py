@@ -1,10 +1,11 @@
-"""What figures share: the look of each kernel, panels, marks, maps and a legend.
+"""What figures share: the look of each kernel, panels, marks, bars, maps and a legend.
 
 One visual language: a kernel keeps its colour and its marker in every figure, a larger mark is a larger product, and
 libraries are grey stars. The colours can be told apart by colour-blind readers, and the figures can also be read in
 black and white.
 """
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -99,17 +100,26 @@ def facets(
     ratios = [0.25 + each for each in lines]
     axes = figure.subplots(len(lines), across, squeeze=False, height_ratios=ratios).ravel()
     for axis, ((platform, *keys), _) in zip(axes, groups):
-        axis.set_title("\n".join(filter(None, [evidence.labels[platform], ", ".join(keys)])))
+        machine = textwrap.fill(evidence.labels[platform], int(9 * width))  # so many letters fit
+        axis.set_title("\n".join(filter(None, [machine, ", ".join(keys)])))
     for spare in axes[len(groups) :]:
         spare.remove()
     return figure, [(axis, part) for axis, (_, part) in zip(axes, groups)]
 
 
 def marks(axis: Any, rows: pd.DataFrame, x: str, y: str, **options: Any) -> None:
-    """seaborn's scatterplot, with the column `said` as tooltips; rows without x have no mark."""
+    """seaborn's scatterplot, with the column `said` as tooltips; rows without x or y have no mark."""
+    rows = rows.dropna(subset=[x, y])
     sns.scatterplot(rows, x=x, y=y, ax=axis, zorder=3, **options)
     for points in axis.collections:
-        set_tooltips(points, rows.loc[rows[x].notna(), "said"])
+        set_tooltips(points, rows["said"])
+
+
+def hollow(axis: Any, chosen: Any) -> None:
+    """Let those of the marks of a panel that are `chosen` (a flag for each) be rings of their colour."""
+    [points] = axis.collections
+    colours = points.get_facecolors()
+    points.set(edgecolor=colours, facecolor=np.where(np.reshape(chosen, (-1, 1)), 0, colours), linewidth=1)
 
 
 def bars(axis: Any, rows: pd.DataFrame, **options: Any) -> None:
@@ -123,7 +133,7 @@ def bars(axis: Any, rows: pd.DataFrame, **options: Any) -> None:
 
 def heat(axis: Any, rows: pd.DataFrame, y: str, x: str, value: str) -> None:
     """seaborn's heatmap of the logarithm of a value over the columns x and y; its words are the value."""
-    table = rows.groupby([y, x])[value].max().unstack().loc[rows[y].unique()].astype("float64")
+    table = rows.groupby([y, x])[value].max().unstack().loc[rows[y].unique()].astype("float64").replace(0, np.nan)
     far = max(0.3, np.log10(table).abs().max(axis=None))
     # Light enough for words that are not the black of the page's, which a dark page makes white.
     colours = sns.diverging_palette(275, 40, s=95, l=68, as_cmap=True)
@@ -140,7 +150,7 @@ def write_beside(axis: Any, places: Iterable[float], words: Iterable[str]) -> No
 
 
 def log_scale(axis: Any, *names: str) -> None:
-    """Make axes logarithmic; their numbers have no exponents, whose letters would be too small on a phone."""
+    """Make axes logarithmic; their numbers have no raised exponents, whose letters would be too small on a phone."""
     for name in names:
         axis.set(**{f"{name}scale": "log"})
         getattr(axis, f"{name}axis").set(major_formatter="{x:,g}", minor_formatter=NullFormatter())
@@ -153,5 +163,9 @@ def legend(figure: Figure, evidence: Evidence, columns: int) -> None:
         entries |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
         axis.legend().remove()
     names = [name for name in dict.fromkeys([*evidence.kernels, *entries]) if name in entries]
-    place: Any = {"loc": "outside lower center", "ncols": columns, "columnspacing": 1.2, "handlelength": 1.5}
-    figure.legend([entries[name] for name in names], names, **place)
+    place: Any = {"loc": "outside lower center", "columnspacing": 1.2, "handlelength": 1.5}
+    for count in range(min(columns, len(names)), 0, -1):  # another machine may have other letters, which are wider
+        made = figure.legend([entries[name] for name in names], names, ncols=count, **place)
+        if count == 1 or made.get_window_extent().width < 0.92 * figure.bbox.width:
+            return
+        made.remove()

@@ -20,7 +20,7 @@ from kernelscope.yaml_input import suggest_name
 from tilewise import ROOT, UserError
 from tilewise.explain.number_format import rounded
 from tilewise.report import notes
-from tilewise.report.tables import FIGURES, SIDE_BY_SIDE, STUDY_FIGURES, TABLES
+from tilewise.report.tables import PAGE_FIGURES, SIDE_BY_SIDE, STUDY_FIGURES, TABLES
 from tilewise.study.columns import FACTS, WHOLE
 from tilewise.study.kernel import Kernel
 
@@ -106,7 +106,7 @@ def check(kernels: Mapping[str, Kernel], tasks: Collection[str], folder: Path = 
     compiler = Language(folder=folder)
     known: dict[str, tuple[str, Collection[str]]] = {
         "beside": ("task or table", {*tasks, *SIDE_BY_SIDE}),
-        "figure": ("figure", {*tasks, *STUDY_FIGURES, *FIGURES}),
+        "figure": ("figure", {*tasks, *STUDY_FIGURES, *PAGE_FIGURES}),
         "has": ("task or table", {*tasks, *TABLES, *FACTS, *WHOLE}),
         "table": ("table", {*tasks, *TABLES}),
         "tiles": ("kernel", kernels),

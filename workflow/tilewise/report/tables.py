@@ -270,7 +270,7 @@ SIDE_BY_SIDE = ("five_numbers", "largest_products")
 #: The figures of the whole study, each a file of each platform, and the others of the page: functions of figures.py,
 #: which is not needed when a run starts.
 STUDY_FIGURES = ("accuracy_and_rate", "roofline", "rungs")
-FIGURES = ("climb", "rungs_double", "rate_over_size", "shape_map", "speedups", "spread_of_exponents")
+PAGE_FIGURES = ("climb", "rungs_double", "rate_over_size", "shape_map", "speedups", "spread_of_exponents")
 
 
 @functools.lru_cache(maxsize=128)  # several pieces and pages need it

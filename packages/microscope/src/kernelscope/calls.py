@@ -37,8 +37,8 @@ Sizes = int | str | Sequence[int]
 @dataclass(frozen=True)
 class Call:
     """One launch of a function, such as `scale<float>`, by default of the only one or of the one with the file's name:
-    its grid and block as 4, "4x2" or (4, 2), its dynamic shared memory in bytes, and the names of what it is called with,
-    in the order of its parameters; by default their own."""
+    its grid and block as 4, "4x2" or (4, 2), its dynamic shared memory in bytes, and the names of what it is called
+    with, in the order of its parameters; by default their own."""
 
     function: str | None = None
     grid: Sizes = 1
