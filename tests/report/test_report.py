@@ -197,7 +197,7 @@ def test_references_within_drawings_are_not_broken(rendered, name):
 
 def test_recorded_times_are_labelled(rendered):
     text = pages(rendered)
-    assert "so no GPU was timed" in text and "The times of GPUs are those of the\nrecorded runs" in text
+    assert "so no GPU was timed" in text and "The times of GPUs are those of the recorded runs." in text
     assert "2026-11-21T03:20" in text
     assert ", kept in the repository" in text and "timeout" in text and "one run would take longer than 5 s" in text
 

@@ -109,10 +109,9 @@ def facets(
 
 def marks(axis: Any, rows: pd.DataFrame, x: str, y: str, **options: Any) -> None:
     """seaborn's scatterplot, with the column `said` as tooltips; rows without x or y have no mark."""
-    rows = rows.dropna(subset=[x, y])
     sns.scatterplot(rows, x=x, y=y, ax=axis, zorder=3, **options)
     for points in axis.collections:
-        set_tooltips(points, rows["said"])
+        set_tooltips(points, rows.dropna(subset=[x, y])["said"])
 
 
 def hollow(axis: Any, chosen: Any) -> None:
