@@ -66,6 +66,10 @@ def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
         axis = figure.subplots()
         marks(axis, rows, "times_naive", "kernel", hue="label", style="label", s=60, **looks)
         hollow(axis, recorded)
+        entries: list[tuple[Any, str]] = [*zip(*axis.get_legend_handles_labels())]
+        for entry, words in entries:
+            if words in {*label[recorded]}:
+                entry.set(markeredgecolor=entry.get_color(), markerfacecolor="none", markeredgewidth=1)
         axis.set(xlabel="times the rate of naive", ylabel="", xlim=(0, None))
         legend(figure, sides.first, 1)
     return figure
