@@ -196,14 +196,15 @@ def samples_line(folder: Path) -> bytes:
 def find_private(folder: Path) -> Iterator[str]:
     """What names a machine, a user or a path in the files of a run. Raises UserError if a file cannot be read."""
     for path in sorted(each for each in folder.rglob("*") if each.suffix in (".csv", ".json", ".md", ".sha256")):
-        texts: list[str] = []
+        texts, names = list[str](), set[Any]()
         if path.suffix == ".json":
-            map_texts(read_json(path), texts.append)
+            data = read_json(path)
+            map_texts(data, texts.append)
+            names |= {data.get(name) for name in PLACES} if path.name == "device.json" else set()
         else:
             texts.append(read_bytes(path, remedy(path), MOST_TABLE_BYTES).decode(errors="replace"))
         found = dict.fromkeys(each[0] for text in texts for each in PRIVATE.finditer(text))
         yield from (f"{path.relative_to(folder)}: '{each}'" for each in list(found)[:LISTED])
-        names = set[Any](map(read_json(path).get, PLACES)) if path.name == "device.json" else set()
         with contextlib.suppress(ValueError):  # a CSV is damaged, which reading it as a table says
             rows = pd.read_csv(path, usecols=PLACES.__contains__, dtype=str) if path.suffix == ".csv" else {}
             names = names.union(*(rows[name] for name in rows))
