@@ -65,7 +65,7 @@ def limited_by(evidence: Evidence) -> pd.DataFrame:
 def instructions(evidence: Evidence) -> pd.DataFrame:
     """The multiply-add loop of the fastest instance of each kernel and element type, with its best rate at any shape.
 
-    Of a kernel that was not timed, it is the first instance whose machine code was read.
+    For an untimed kernel, it is the first instance with known machine code.
     """
     key = ["platform", *INSTANCE]
     best = explained(evidence.gpu, evidence).sort_values("gflops", kind="stable").drop_duplicates(key, keep="last")

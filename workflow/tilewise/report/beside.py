@@ -112,7 +112,7 @@ def rows(
     """The numbers of a task on all sides: a row per case and side, with the columns `label`, CASE, `side` and SHOWN.
 
     `where` has the values, or lists of them, that columns must have. The row of a case is that of its best choice;
-    with a `key`, such as ntb, each choice is a case. With `errors`, they are noted in place of rates. `largest` keeps
+    with a `key`, such as ntb, each choice is a case. With `errors`, errors replace rates. `largest` keeps
     only `largest_square`, with its kernels in the registry's order. A kernel that a run only emulated, at sizes of the
     emulator's, has the status of its verification.
     """

@@ -243,7 +243,7 @@ def verdicts_html(verdicts: pd.DataFrame, platform: str, names: Collection[str])
 
 
 def missing_html(missing: str, title: str, name: str) -> str:
-    """A sentence, without a number, in place of a figure that shows nothing."""
+    """An unnumbered sentence in place of an empty figure."""
     return f'<p class="none" id="figure-{name}"><b>{escape(title)}.</b> {_lines(missing)}</p>'
 
 
