@@ -17,7 +17,6 @@
 #include "barriers.cuh"
 #include "batch_copy.cuh"
 #include "launches.cuh"
-#include "mma.cuh"
 #include "padded_operands.cuh"
 #include "ring.cuh"
 #include "shared_memory.cuh"
@@ -147,15 +146,7 @@ batched_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant__ T
                     // The buffer's last store has read it.
                     if (threadIdx.x % 128 == 0) wait_for_store_reads<PENDING_STORES>();
                     named_sync(1 + consumer, 128);
-                    const int own_row = warp * 16 + lane % 16;
-                    // 16 columns each; a row's pieces of 16 bytes are swizzled as TMA expects.
-                    #pragma unroll
-                    for (int j = 0; j < 4; ++j) {
-                        const float* const s = sums + panel * 32 + j * 8;
-                        store_matrices(buffer + own_row * 128 + (((2 * j + lane / 16) ^ (own_row & 7)) * 16),
-                                       Short<T>::pack(s[0], s[1]), Short<T>::pack(s[2], s[3]),
-                                       Short<T>::pack(s[4], s[5]), Short<T>::pack(s[6], s[7]));
-                    }
+                    write_panel<T>(buffer, sums + panel * 32, warp, lane);
                     show_to_async_proxy();
                     named_sync(1 + consumer, 128);
                     if (threadIdx.x % 128 == 0) {

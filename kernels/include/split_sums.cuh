@@ -4,7 +4,7 @@
 #include "shared_memory.cuh"
 #include "vectors.cuh"
 
-constexpr int MOST_PARTS = 8;  // blocks of a cluster that any GPU with clusters takes
+constexpr int MOST_PARTS = 16;  // blocks of a cluster of a Hopper GPU; others take 8
 
 /// 16 bytes of the shared memory of the cluster's block `rank`, at an address of this block's.
 /// PTX ISA: mapa, ld.shared::cluster.

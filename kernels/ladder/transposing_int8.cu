@@ -16,8 +16,8 @@
 // threads with t >= 2 permute the other way round.
 //
 // Sums of a thread are of two neighbouring columns, so a warp stores 64 bytes of each row straight from registers.
-// Fragments of the next step are loaded while the products of this one run: two sets of registers, by turns, in
-// straight code, as in wgmma_tf32.cu. So a sum has an even number of steps, the last one maybe of zeros.
+// Fragments of the next step are loaded while the products of this one run (transposed_product.cuh), so a sum has an
+// even number of steps, the last one maybe of zeros.
 //
 // Measured on H200s in turns with the better of cuBLAS's calls, alone and back to back: 1.04 to 1.07 and 1.05 to 1.07
 // at 4096^3, 0.96 to 1.06 and 0.98 to 1.02 at 8192^3, 0.93 to 0.96 and 0.98 at 3072^3, whose tiles are 2.2 waves, 1.35
@@ -41,6 +41,7 @@
 #include "shared_memory.cuh"
 #include "tensor_copy.cuh"
 #include "tile_order.cuh"
+#include "transposed_product.cuh"
 #include "turn_bytes.cuh"
 #include "warp_groups.cuh"
 #include "wgmma_bytes.cuh"
@@ -90,60 +91,26 @@ transposing_int8(const __grid_constant__ TensorMap A, const __grid_constant__ Te
     const unsigned even = t < 2 ? 0x6420 : 0x2064, odd = t < 2 ? 0x7531 : 0x3175;
 
     int sums[TILE_N / 2];
-    unsigned b[2][TILE_K / 32][4];  // fragments of this step and of the next
     for (int index = blockIdx.x; index < tiles; index += gridDim.x) {
         const Tile tile = tile_in_bands(index, tile_rows, tile_columns, BAND);
-        unsigned previous = 0;
-        const auto one_step = [&](unsigned (&fragments)[TILE_K / 32][4], int step) {
-            wait_for(ring.full(), ring.parity);
-            const unsigned stage = ring.tile();
-            #pragma unroll
-            for (int k = 0; k < TILE_K / 32; ++k) {
-                unsigned words[4];
-                load_matrices_transposed(words, stage + lane_b + k * 32 * 128);
-                fragments[k][0] = __byte_perm(words[0], words[1], even);
-                fragments[k][1] = __byte_perm(words[0], words[1], odd);
-                fragments[k][2] = __byte_perm(words[2], words[3], even);
-                fragments[k][3] = __byte_perm(words[2], words[3], odd);
-            }
-            show_to_async_proxy();  // what is read here, TMA will overwrite
-            const Descriptor a = rows_along_k<TILE_K>(stage);
-            pin(sums);
-            begin_products();
-            #pragma unroll
-            for (int k = 0; k < TILE_K / 32; ++k)
-                multiply_bytes(sums, fragments[k], a + k * 2, step > 0 || k > 0);
-            commit_products();
-            wait_for_products<1>();  // those of the step before are done: its stage is free
-            pin(sums);
-            if (step > 0) arrive(previous);
-            previous = ring.empty();
-            ring.next();
-        };
-        for (int step = 0; step < steps; step += 2) {
-            one_step(b[0], step);
-            one_step(b[1], step + 1);
-        }
-        wait_for_products<0>();
-        pin(sums);
-        arrive(previous);
-
-        // sums[4 j + h + 2 e] is of row 8 j + 2 t + h and of column 2 g + e of the warp's 16.
-        const int column = tile.column * TILE_M + warp * 16 + 2 * g;
-        #pragma unroll
-        for (int j = 0; j < TILE_N / 8; ++j)
-            #pragma unroll
-            for (int h = 0; h < 2; ++h) {
-                const int row = tile.row * TILE_N + 8 * j + 2 * t + h;
-                if (row >= n) continue;
-                int* const to = C + static_cast<long long>(row) * m + column;
-                const int first = sums[4 * j + h], second = sums[4 * j + 2 + h];
-                if (m % 2 == 0) {
-                    if (column < m) *reinterpret_cast<int2*>(to) = make_int2(first, second);
-                } else {
-                    if (column < m) to[0] = first;
-                    if (column + 1 < m) to[1] = second;
+        multiply_from_registers<TILE_K, TILE_K / 32>(
+            ring, steps, sums,
+            [&](unsigned (&b)[TILE_K / 32][4], unsigned stage) {
+                #pragma unroll
+                for (int k = 0; k < TILE_K / 32; ++k) {
+                    unsigned words[4];
+                    load_matrices_transposed(words, stage + lane_b + k * 32 * 128);
+                    b[k][0] = __byte_perm(words[0], words[1], even);
+                    b[k][1] = __byte_perm(words[0], words[1], odd);
+                    b[k][2] = __byte_perm(words[2], words[3], even);
+                    b[k][3] = __byte_perm(words[2], words[3], odd);
                 }
-            }
+            },
+            [&](const unsigned (&b)[TILE_K / 32][4], Descriptor a, int step) {
+                #pragma unroll
+                for (int k = 0; k < TILE_K / 32; ++k)
+                    multiply_bytes(sums, b[k], a + k * 2, step > 0 || k > 0);
+            });
+        store_column_pairs(sums, C, tile.row * TILE_N + 2 * t, tile.column * TILE_M + warp * 16 + 2 * g, n, m);
     }
 }

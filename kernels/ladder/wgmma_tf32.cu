@@ -14,9 +14,8 @@
 // of the chunk of 16 bytes 2 (warp % 2) + g / 4 + 4 (g / 2 % 2), at k = t and t + 4. TMA swizzles chunks by k % 8; so
 // the 16 threads that are served together meet 8 chunks, and a warp stores whole sectors of C.
 //
-// Fragments of the next step are loaded while the products of this one run: two sets of registers, by turns. For that
-// the two steps must be straight code: with a branch between them, for odd numbers of steps, ptxas waits after each
-// wgmma (C7513). So a sum has an even number of steps, the last one maybe of zeros.
+// Fragments of the next step are loaded while the products of this one run (transposed_product.cuh), so a sum has an
+// even number of steps, the last one maybe of zeros.
 // Machine code (256 rows): 107 instructions for 64 of k, 8 HGMMA (64 x 256 x 8), 16 LDS.64; 183 registers, no spills.
 // Measured on an H200 in turns with cuBLAS, alone and under load: 1.00 and 0.99 at 8192^3 (416 TFLOP/s), 1.02 and 1.03
 // at 4096^3 (407), 1.057 at 2048^3, 1.066 and 1.02 at 16384^3; three_tf32.cu 0.93, 0.86, 0.73. Lost: three stages
@@ -32,6 +31,7 @@
 #include "shared_memory.cuh"
 #include "tensor_copy.cuh"
 #include "tile_order.cuh"
+#include "transposed_product.cuh"
 #include "warp_groups.cuh"
 #include "wgmma.cuh"
 
@@ -81,56 +81,22 @@ wgmma_tf32(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMa
     const unsigned lanes[2] = {lane_b, (lane_b ^ 64) + 512};
 
     float sums[TILE_N / 2];
-    unsigned b[2][TILE_K / 8][4];  // fragments of this step and of the next
     for (int index = blockIdx.x; index < tile_rows * tile_columns; index += gridDim.x) {
         const Tile tile = tile_in_bands(index, tile_rows, tile_columns, BAND);
-        unsigned previous = 0;
-        const auto one_step = [&](unsigned (&fragments)[TILE_K / 8][4], int step) {
-            wait_for(ring.full(), ring.parity);
-            const unsigned stage = ring.tile();
-            #pragma unroll
-            for (int k = 0; k < TILE_K / 8; ++k) {
-                load_8_bytes(fragments[k][0], fragments[k][1], stage + lanes[0] + k * 1024);
-                load_8_bytes(fragments[k][2], fragments[k][3], stage + lanes[1] + k * 1024);
-            }
-            show_to_async_proxy();  // what is read here, TMA will overwrite
-            const Descriptor a = rows_along_k<128>(stage);
-            pin(sums);
-            begin_products();
-            #pragma unroll
-            for (int k = 0; k < TILE_K / 8; ++k)
-                Wgmma<float>::multiply(sums, fragments[k], a + k * 2, step > 0 || k > 0);
-            commit_products();
-            wait_for_products<1>();  // those of the step before are done: its stage is free
-            pin(sums);
-            if (step > 0) arrive(previous);
-            previous = ring.empty();
-            ring.next();
-        };
-        for (int step = 0; step < steps; step += 2) {
-            one_step(b[0], step);
-            one_step(b[1], step + 1);
-        }
-        wait_for_products<0>();
-        pin(sums);
-        arrive(previous);
-
-        // sums[4 j + h + 2 e] is of row 8 j + 2 t + h and of the thread's column e.
-        const int column = tile.column * TILE_M + group * 64 + column_of_group;
-        #pragma unroll
-        for (int j = 0; j < TILE_N / 8; ++j)
-            #pragma unroll
-            for (int h = 0; h < 2; ++h) {
-                const int row = tile.row * TILE_N + 8 * j + 2 * t + h;
-                if (row >= n) continue;
-                float* const to = C + static_cast<long long>(row) * m + column;
-                const float first = sums[4 * j + h], second = sums[4 * j + 2 + h];
-                if (m % 2 == 0) {
-                    if (column < m) *reinterpret_cast<float2*>(to) = make_float2(first, second);
-                } else {
-                    if (column < m) to[0] = first;
-                    if (column + 1 < m) to[1] = second;
+        multiply_from_registers<TILE_K * 4, TILE_K / 8>(
+            ring, steps, sums,
+            [&](unsigned (&b)[TILE_K / 8][4], unsigned stage) {
+                #pragma unroll
+                for (int k = 0; k < TILE_K / 8; ++k) {
+                    load_8_bytes(b[k][0], b[k][1], stage + lanes[0] + k * 1024);
+                    load_8_bytes(b[k][2], b[k][3], stage + lanes[1] + k * 1024);
                 }
-            }
+            },
+            [&](const unsigned (&b)[TILE_K / 8][4], Descriptor a, int step) {
+                #pragma unroll
+                for (int k = 0; k < TILE_K / 8; ++k)
+                    Wgmma<float>::multiply(sums, b[k], a + k * 2, step > 0 || k > 0);
+            });
+        store_column_pairs(sums, C, tile.row * TILE_N + 2 * t, tile.column * TILE_M + group * 64 + column_of_group, n, m);
     }
 }

@@ -118,8 +118,6 @@ MUTANTS = [  # the kernel, the old text, the new text, the kind of fault
     ("clusters of two", "wait_for_products<1>();", "wait_for_products<2>();", "race"),
     ("wgmma_turns", "place.skip(steps);", "", "deadlock"),
     ("wgmma_turns", "(tile_number / 2 + consumer + 1) % 2", "(tile_number / 2 + consumer) % 2", "deadlock"),
-    ("transposing_int8", "show_to_async_proxy();  // what", "// what", "unfenced_reuse"),
-    ("transposing_int8", "wait_for_products<1>();", "wait_for_products<2>();", "race"),
     ("transposing_int8", "warp ^ own_k % 8", "warp", "incorrect"),
     ("tma_ring", "__syncthreads();  // the barriers exist", "", "race"),
     ("float_always", "show_to_async_proxy();", "", "unfenced_reuse"),
@@ -143,6 +141,13 @@ def test_rung(name):
     assert row["global_load_sectors"] > 0
 
 
+def test_sixteen_blocks_share_the_sums_of_a_tile():
+    values = {"tile_n": 32, "tile_m": 32, "tile_k": 16, "thread_n": 4, "thread_m": 4, "stages": 4, "walk": 0}
+    _, faults = trace(KERNELS["split_sums"], "float", (20, 544, 24), **values)
+    [fault] = faults  # the fragments of the step after the last, two per thread
+    assert (fault.kind, fault.count) == ("unused", 16 * 64 * 2)
+
+
 def traced_mutant(folder, name, old, new, header=""):
     """The file in which `old` is replaced, and the faults: the rung's own text or, if named, a header's, which is found
     beside the kernel before that of kernels/include."""
@@ -159,27 +164,32 @@ def traced_mutant(folder, name, old, new, header=""):
     return path, faults
 
 
-HEADER_MUTANTS = [  # as MUTANTS, in int8_product.cuh
-    ("wgmma_int8", "wait_for(full + 8 * place.stage, place.parity);", "", "asynchrony"),
-    ("wgmma_int8", "wait_for(empty + 8 * place.stage, place.parity ^ 1);", "", "asynchrony"),
-    ("wgmma_int8", "wait_for_products<1>();", "wait_for_products<2>();", "race"),
-    ("wgmma_int8", "wait_for_products<0>();", "", "asynchrony"),
-    ("wgmma_int8", "begin_products();", "", "asynchrony"),
-    ("wgmma_int8 of two", "load_box_for(3, ", "load_box_for(1, ", "deadlock"),
-    ("wgmma_int8_turns", "place.skip(steps);", "", "deadlock"),
-    ("wgmma_int8_turns", "(tile_number / 2 + consumer + 1) % 2", "(tile_number / 2 + consumer) % 2", "deadlock"),
-    ("wgmma_int8 of two", "if constexpr (CLUSTER > 1) cluster_sync();  // a", "// a", "asynchrony"),
+BYTES, TRANSPOSED = "int8_product.cuh", "transposed_product.cuh"
+HEADER_MUTANTS = [  # as MUTANTS, in a header
+    (BYTES, "wgmma_int8", "wait_for(full + 8 * place.stage, place.parity);", "", "asynchrony"),
+    (BYTES, "wgmma_int8", "wait_for(empty + 8 * place.stage, place.parity ^ 1);", "", "asynchrony"),
+    (BYTES, "wgmma_int8", "wait_for_products<1>();", "wait_for_products<2>();", "race"),
+    (BYTES, "wgmma_int8", "wait_for_products<0>();", "", "asynchrony"),
+    (BYTES, "wgmma_int8", "begin_products();", "", "asynchrony"),
+    (BYTES, "wgmma_int8 of two", "load_box_for(3, ", "load_box_for(1, ", "deadlock"),
+    (BYTES, "wgmma_int8_turns", "place.skip(steps);", "", "deadlock"),
+    (BYTES, "wgmma_int8_turns", "(tile_number / 2 + consumer + 1) % 2", "(tile_number / 2 + consumer) % 2", "deadlock"),
+    (BYTES, "wgmma_int8 of two", "if constexpr (CLUSTER > 1) cluster_sync();  // a", "// a", "asynchrony"),
+    (TRANSPOSED, "transposing_int8", "show_to_async_proxy();", "", "unfenced_reuse"),
+    (TRANSPOSED, "transposing_int8", "wait_for_products<1>();", "wait_for_products<2>();", "race"),
+    (TRANSPOSED, "wgmma_tf32", "show_to_async_proxy();", "", "unfenced_reuse"),
 ]
 
 
 @pytest.mark.parametrize(
-    "name, old, new, kind", HEADER_MUTANTS, ids=[f"{m[0]}-{m[3]}-{m[1][:30]}" for m in HEADER_MUTANTS]
+    "header, name, old, new, kind", HEADER_MUTANTS, ids=[f"{m[1]}-{m[4]}-{m[2][:30]}" for m in HEADER_MUTANTS]
 )
-def test_mutant_of_what_rungs_share(tmp_path, name, old, new, kind):
-    _, faults = traced_mutant(tmp_path, name, old, new, "int8_product.cuh")
+def test_mutant_of_what_rungs_share(tmp_path, header, name, old, new, kind):
+    _, faults = traced_mutant(tmp_path, name, old, new, header)
     found = [fault for fault in faults if fault.kind == kind]
     assert found, [str(fault) for fault in faults]
-    assert any("wgmma_int8.cu:" in str(fault) for fault in found), "the line of the kernel is told"
+    place = f"{KERNELS[name.split()[0]].path.name}:"
+    assert any(place in str(fault) for fault in found), "the line of the kernel is told"
 
 
 DOUBLES_MUTANTS = [  # as MUTANTS, in double_parts.cuh

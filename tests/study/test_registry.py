@@ -196,6 +196,14 @@ def test_a_workspace_of_negative_size_names_the_entry():
         kernel.plan(point("t", "naive", "float", 33, 35, 70, block_x=32, block_y=8))
 
 
+@pytest.mark.parametrize("capability, blocks", [("9.0", 16), ("10.0", 16), ("12.0", 8)])
+def test_few_tiles_are_cut_into_as_many_parts_as_a_cluster_of_the_device_takes(capability, blocks):
+    values = {"tile_n": 32, "tile_m": 32, "tile_k": 16, "thread_n": 4, "thread_m": 4, "stages": 4, "walk": 0}
+    at = point("t", "split_sums", "float", 128, 8192, 128, **values)
+    [launch] = REGISTRY["split_sums"].plan(at, Device.from_capability(capability, sms=132)).launches
+    assert launch.cluster == (1, 1, blocks)
+
+
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,9}", fullmatch=True).filter(lambda name: name not in TAKEN)
 TAKEN = {
     *columns.COLUMNS,

@@ -19,14 +19,12 @@ from cupy.cuda import runtime
 
 from kernelscope.element_types import ELEMENT_TYPES
 from kernelscope.launch import Array, Launch, TensorMap, Value
-from kernelscope.limits import DEFAULT_SHARED_BYTES
+from kernelscope.limits import DEFAULT_SHARED_BYTES, PORTABLE_CLUSTER_BLOCKS
 from tilewise import UserError
 from tilewise.study.jobs import Job
 from tilewise.study.precision import PRECISIONS
 
 _FUNCTION = driver.CUfunction_attribute
-#: Clusters of more blocks than this are not on every device, and have to be asked for.
-PORTABLE_CLUSTER = 8
 #: The types of a tensor map by element type. TMA copies bytes, and has no signed ones; it rounds to TF32.
 _TENSOR_TYPES = {name: element.array_name.upper() for name, element in ELEMENT_TYPES.items()}
 _TENSOR_TYPES |= {"int8": "UINT8", "tf32": "TFLOAT32"}
@@ -211,7 +209,7 @@ def _configured(launch: Launch, function: Function) -> Any:
         attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
         attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = x, y, z
         attributes.append(attribute)
-        if x * y * z > PORTABLE_CLUSTER:
+        if x * y * z > PORTABLE_CLUSTER_BLOCKS:
             name = _FUNCTION.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
             driver_result(driver.cuFuncSetAttribute(function.handle, name, 1))
     if attributes:

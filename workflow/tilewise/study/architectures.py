@@ -78,6 +78,9 @@ SHARED_BYTES = {"7.0": 98304, "7.2": 98304, "7.5": 65536, "8.0": 166912, "8.7": 
     **dict.fromkeys(("8.6", "8.8", "8.9", "12.0", "12.1"), 101376),
     **dict.fromkeys(("9.0", "10.0", "10.1", "10.3", "11.0"), 232448),
 }
+#: Compute capabilities whose clusters have up to 16 blocks, if the launch allows it; all others have up to 8. Sources:
+#: NVIDIA's tuning guides for Hopper and for Blackwell, which names the B200.
+LARGE_CLUSTERS = ("9.0", "10.0", "10.3")
 #: The entry of kernels/tuned.yaml whose choices take at most 101,376 B of shared memory: for GPUs that are not tuned
 #: and have less than an H200.
 SMALL_CHOICES = "shared-99-kib"

@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from kernelscope.limits import EMULATED_LIMITS
+from kernelscope.limits import EMULATED_LIMITS, MAX_CLUSTER_BLOCKS, PORTABLE_CLUSTER_BLOCKS
 from tilewise import UserError
 from tilewise.files import read_json, remedy, write_json
+from tilewise.study.architectures import LARGE_CLUSTERS
 from tilewise.study.schema import validate
 
 #: Threads of a warp, on every device so far.
@@ -43,7 +44,10 @@ class Device:
 
     def numbers(self) -> dict[str, int]:
         """The whole numbers of the device by name, such as `sms`, for the expressions of the registry."""
-        limits = {"sms": EMULATED_LIMITS["sms"], **self.limits} | ({"sms": self.gpu["sms"]} if self.gpu else {})
+        limits = {"sms": EMULATED_LIMITS["sms"], "most_cluster_blocks": MAX_CLUSTER_BLOCKS, **self.limits}
+        if self.gpu:
+            blocks = MAX_CLUSTER_BLOCKS if self.gpu["compute_capability"] in LARGE_CLUSTERS else PORTABLE_CLUSTER_BLOCKS
+            limits |= {"sms": self.gpu["sms"], "most_cluster_blocks": blocks}
         return {name: value for name, value in limits.items() if isinstance(value, int)}
 
 

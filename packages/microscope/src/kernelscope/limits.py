@@ -5,6 +5,8 @@ from typing import Any
 #: Threads of a block, on every device so far.
 MAX_THREADS_PER_BLOCK = 1024
 #: Blocks of a cluster, on every device that has clusters.
+PORTABLE_CLUSTER_BLOCKS = 8
+#: Blocks of a cluster, on the devices that take the most; a launch of more than the portable ones must ask for them.
 MAX_CLUSTER_BLOCKS = 16
 #: Bytes of shared memory that a block may use without asking.
 DEFAULT_SHARED_BYTES = 48 * 1024
