@@ -33,10 +33,10 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(items):
     """If no GPU is visible, tests marked `gpu` are skipped and say so.
 
-    Those with Slurm go first, then the files that run whole studies and render pages, so that at the end no worker of
-    pytest-xdist waits for another; it hands out its work in this order.
+    Those with Slurm go first, then the files that run whole studies, render pages and record runs, so that at the end
+    no worker of pytest-xdist waits for another; it hands out its work in this order.
     """
-    order = {"slurm": 0, "tests": 1, "report": 2}
+    order = {"slurm": 0, "tests": 1, "report": 2, "recorded": 2}
     items.sort(key=lambda item: order.get(item.path.parent.name, 3))
     if gpus.visible():
         return

@@ -184,11 +184,7 @@ class Array(np.ndarray):
 
     @property
     def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
-
-    @property
-    def device(self):
-        return SimpleNamespace(id=getattr(self, "gpu", 0))
+        return SimpleNamespace(ptr=self.ctypes.data, device_id=getattr(self, "gpu", 0))
 
 
 def aligned(shape, dtype):

@@ -34,7 +34,7 @@
 // the loop for bfloat16 has 246 instructions, 128 HMMA, 32 LDSM, 12 LDGSTS, 230 registers; that for TF32 583, 128 HMMA,
 // 64 LDS, 16 LDSM, 254 registers; no spills.
 // With SPLIT (`mma_split`), the blocks of a cluster share the sums of few tiles, as in split_sums.cu: in bfloat16 1.07 and
-// 1.2 of cuBLAS at 257^3 and 509^3, and 1.14 for n = m = 128, p = 2048.
+// 1.2 of cuBLAS at 257^3 and 509^3, and 1.14 for n = m = 128, p = 2048; 1.02 for p = 8192 (0.87 in 8 parts).
 //
 // A is n x p, B is p x m, C is n x m, all row-major, C rounded to the type of A and B. COPY = 16, 8 or 4 needs rows of
 // A and B that are multiples of it; COPY = 2 (short numbers only) takes any, through registers, slowly (111 TFLOP/s).

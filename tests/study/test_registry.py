@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelscope.launch import Array
-from kernelscope.limits import EMULATED_LIMITS
 from tilewise import KERNELS, UserError
 from tilewise.study import columns, registry
 from tilewise.study.device import EMULATED, Device
@@ -361,7 +360,7 @@ def test_a_rung_has_launches_at_every_shape(name, config):
 
 
 RAGGED = [(1, 1, 1), (1, 1021, 1031), (1031, 1, 7), (997, 1009, 1013), (1100, 1100, 1100), (4096, 4096, 4096)]
-DEVICE = Device("nvidia-h200", "gpu", limits=EMULATED_LIMITS, gpu={"sms": 132})
+DEVICE = Device.from_capability("9.0", sms=132)
 
 
 def tuned(config, task, name):

@@ -1,5 +1,6 @@
 """Check the types, shapes and strides of matrices."""
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -99,13 +100,15 @@ def check(given: Mapping[str, Layout]) -> None:
 
 def overlap(one: Layout, at: int, other: Layout, there: int) -> bool:
     """Whether two matrices, which begin at these addresses, have a byte in common."""
-    ends = [
-        place + sum(stride * (size - 1) for stride, size in zip(lies.strides, lies.shape)) + lies.itemsize
-        for lies, place in ((one, at), (other, there))
-    ]
-    if not (one.size and other.size and at < ends[1] and there < ends[0]):
+    if at >= there + _extent(other) or there >= at + _extent(one):
         return False
     return np.shares_memory(np.asarray(_Placed(one, at)), np.asarray(_Placed(other, there)))
+
+
+@functools.lru_cache(1024)
+def _extent(lies: Layout) -> int:
+    """Bytes from a matrix's first element to the end of its last."""
+    return lies.size and sum(stride * (size - 1) for stride, size in zip(lies.strides, lies.shape)) + lies.itemsize
 
 
 class _Placed:

@@ -247,10 +247,10 @@ def _array(name: str, given: Any) -> Any:
 def _check_places(device: int, given: dict[str, Any], layouts: Sequence[Layout]) -> None:
     """UserError for arrays on another GPU than the current one, and for an `out` that overlaps A or B."""
     for name, each in given.items():
-        if each.device.id != device:
+        if (there := each.data.device_id) != device:
             raise UserError(
-                f"matmul: {name} is on GPU {each.device.id}, which is not the current one; call it in "
-                f"`with cupy.cuda.Device({each.device.id}):`"
+                f"matmul: {name} is on GPU {there}, which is not the current one; call it in "
+                f"`with cupy.cuda.Device({there}):`"
             )
     *operands, last = zip(layouts, (each.data.ptr for each in given.values()))
     if "out" in given and any(overlap(*last, *operand) for operand in operands):
