@@ -4,7 +4,7 @@ import pytest
 import synthetic
 
 from tilewise.evidence import load_evidence
-from tilewise.explain.languages import by_language
+from tilewise.explain.comparisons import by_language
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 import synthetic
 
 from tilewise.evidence import load_evidence
-from tilewise.explain import duels, timings
+from tilewise.explain import comparisons, timings
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def evidence(tmp_path_factory):
 
 
 def test_a_row_for_each_kernel_in_turns(evidence):
-    table = duels.duels(evidence)
+    table = comparisons.duels(evidence)
     assert set(table["task"]) == {"ladder_short"} and (table["turns"] == 12).all()
     library = table["kernel"].str.startswith("cublas")
     assert table.loc[library, "power_limited"].all() and table.loc[~library, "power_limited"].isna().all()
@@ -37,7 +37,7 @@ def test_products_of_different_moduli_have_a_row_each(tmp_path):
     rows = pd.read_csv(folder / "measurements.csv", low_memory=False)
     rows.loc[(rows["task"] == "double_accuracy") & (rows["status"] == "ok"), "turns"] = 12
     rows.to_csv(folder / "measurements.csv", index=False)
-    table = duels.duels(load_evidence([folder], recorded=None))
+    table = comparisons.duels(load_evidence([folder], recorded=None))
     of_bytes = table[(table["kernel"] == "double_from_int8") & (table["n"] == 8192)]
     assert set(of_bytes["moduli"]) == {13, 14, 15, 16} and len(of_bytes) == 4
 
@@ -49,7 +49,7 @@ def test_the_best_choice_of_the_largest_product_comes_first(evidence):
     [at] = turned[rows.loc[turned, "n"] == rows.loc[turned, "n"].max()]
     coarse = rows.loc[[at]].assign(time_ms=rows["time_ms"][at] / 2, relative_error=10 * rows["relative_error"][at])
     both = dataclasses.replace(evidence, gpu=pd.concat([rows, coarse], ignore_index=True))
-    table = duels.duels(both)
+    table = comparisons.duels(both)
     work = table["n"].astype(float) * table["m"] * table["p"]
     assert work.is_monotonic_decreasing and work.nunique() > 1
     same = table[(table["kernel"] == "clusters") & (table["dtype"] == "half") & (table["n"] == rows["n"][at])]
@@ -60,7 +60,7 @@ def test_under_load_the_best_of_the_library_is_its_faster_call_there(evidence):
     columns = [f"sustained_vs_{name}{end}" for name in ("best", "default") for end in ("", "_low", "_high")]
     for given, shown in ((1.02, 0.99), (0.98, 0.98)):
         row = dict.fromkeys(columns[:3], given) | dict.fromkeys(columns[3:], 0.99)
-        table = duels.duels(dataclasses.replace(evidence, gpu=evidence.gpu.assign(**row)))
+        table = comparisons.duels(dataclasses.replace(evidence, gpu=evidence.gpu.assign(**row)))
         assert (table[columns[:3]] == shown).all(axis=None)
 
 
@@ -71,4 +71,4 @@ def test_shares_of_the_library_are_those_of_the_turns(evidence):
 
 
 def test_without_turns_the_table_is_empty(tmp_path):
-    assert duels.duels(load_evidence([synthetic.write(tmp_path / "a-gpu")], recorded=None)).empty
+    assert comparisons.duels(load_evidence([synthetic.write(tmp_path / "a-gpu")], recorded=None)).empty

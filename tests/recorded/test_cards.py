@@ -10,7 +10,7 @@ import synthetic
 from tilewise import UserError
 from tilewise.__main__ import main
 from tilewise.evidence import load_evidence, load_platform
-from tilewise.explain import duels, provenance
+from tilewise.explain import comparisons, provenance
 from tilewise.recorded import cards
 from tilewise.report import tables
 from tilewise.study import registry
@@ -165,7 +165,7 @@ def test_the_headline_duels_of_further_cards_are_the_spread_of_a_ratio(recorded,
 
     def shown():
         evidence = load_evidence([recorded / "nvidia-h200"], recorded=recorded)
-        return duels.duels(evidence)
+        return comparisons.duels(evidence)
 
     table = shown()
     columns = ["card_count", "cards_low", "cards_high", "cards_sustained_low", "cards_sustained_high"]

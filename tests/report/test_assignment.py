@@ -12,7 +12,7 @@ from tilewise import RECORDED
 from tilewise.__main__ import main
 from tilewise.evidence import load_evidence
 from tilewise.explain.number_format import rounded
-from tilewise.report import articles, beside, headlines, notes, render
+from tilewise.report import beside, headlines, notes, render
 from tilewise.study.status import Status
 
 TASKS = ("1a", "1b", "1c", "2a", "2b", "3", "4")
@@ -74,8 +74,8 @@ def test_answers_follow_from_the_record(answers, best):
     ],
 )
 def test_a_record_that_contradicts_the_answers_is_a_note_beside_the_tables(record, tmp_path, old, new, message):
-    article, words = tmp_path / "assignment.md", articles.ASSIGNMENT.with_suffix(".yaml").read_text()
-    article.write_text(articles.ASSIGNMENT.read_text())
+    article, words = tmp_path / "assignment.md", render.ASSIGNMENT.with_suffix(".yaml").read_text()
+    article.write_text(render.ASSIGNMENT.read_text())
     article.with_suffix(".yaml").write_text(words.replace(old, new, 1))
     page = render.assignment(beside.Sides(record, None), article=article)
     [note] = notes.find_notes(page)

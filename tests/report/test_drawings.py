@@ -15,13 +15,12 @@ from prose import unpacked
 from tilewise import RECORDED
 from tilewise.evidence import load_evidence
 from tilewise.explain import climb
-from tilewise.explain.tiling import tile_sizes
-from tilewise.report import articles, figures, markup, plots, tables
+from tilewise.report import figures, markup, plots, render, tables
 from tilewise.study.points import point
 
 IDEAS = {
     name: (first, int(count))
-    for name, first, count in re.findall(r'{{ tiles\("(\w+)",\s*"(.*?)", (\d+),', articles.STORY.read_text())
+    for name, first, count in re.findall(r'{{ tiles\("(\w+)",\s*"(.*?)", (\d+),', render.STORY.read_text())
 }
 CASES = {
     "naive": ({"block_x": 64, "block_y": 16}, (16, 64), (1, 32), (1, 1), None),
@@ -91,7 +90,7 @@ TENSOR_CORES = {
 
 
 def tiling_of(kernel, at):
-    return tile_sizes(synthetic.launched(kernel, at))
+    return climb.tile_sizes(synthetic.launched(kernel, at))
 
 
 @pytest.mark.parametrize("name", TENSOR_CORES)

@@ -9,12 +9,12 @@ from prose import plain
 from tilewise import RECORDED, UserError
 from tilewise.evidence import load_evidence
 from tilewise.explain.number_format import rounded
-from tilewise.report import articles, beside, notes, render, sections, tables
+from tilewise.report import beside, notes, render, sections, tables
 
 
 @pytest.fixture(scope="module")
 def recorded():
-    return {name: load_evidence([RECORDED / name]) for name in articles.runs()}
+    return {name: load_evidence([RECORDED / name]) for name in render.runs()}
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +29,14 @@ def article(told):
 
 
 def test_numbers_come_from_the_record(recorded, article):
-    numbers = articles.fill(recorded, articles.STORY)
+    numbers = render.fill(recorded, render.STORY)
     rows = recorded["nvidia-h200"].select_tasks("ladder_float").gpu
     rate = rows[(rows["kernel"] == "stream_k") & (rows["n"] == 8192) & (rows["m"] == 8192)]["gflops"].max() / 1000
     assert numbers["stream_k"] == pytest.approx(rate)
     assert notes.find_notes(article) == [] and f"{rate:.1f} TFLOP/s" in plain(article)
 
 
-@pytest.mark.parametrize("article", [articles.STORY, articles.ASSIGNMENT], ids=lambda path: path.stem)
+@pytest.mark.parametrize("article", [render.STORY, render.ASSIGNMENT], ids=lambda path: path.stem)
 def test_every_number_is_used(article):
     listed = yaml.safe_load(article.with_suffix(".yaml").read_text())
     used = article.read_text() + str(listed)
@@ -78,10 +78,10 @@ def test_a_reader_has_time_for_it(article):
 )
 def test_a_record_that_contradicts_the_text_is_refused(tmp_path, recorded, old, new, message):
     article = tmp_path / "story.md"
-    article.write_text(articles.STORY.read_text())
-    article.with_suffix(".yaml").write_text(articles.STORY.with_suffix(".yaml").read_text().replace(old, new, 1))
+    article.write_text(render.STORY.read_text())
+    article.with_suffix(".yaml").write_text(render.STORY.with_suffix(".yaml").read_text().replace(old, new, 1))
     with pytest.raises(UserError, match=message):
-        articles.fill(recorded, article)
+        render.fill(recorded, article)
     text = render.story(beside.Sides(None, recorded["nvidia-h200"]), article)
     [note] = notes.find_notes(text)
     assert re.search(message, note) and f"{tmp_path / 'story.yaml'}:" in note

@@ -11,7 +11,7 @@ import synthetic
 
 from tilewise import UserError, outcome
 from tilewise.evidence import Evidence, load_evidence, load_platform, load_published
-from tilewise.explain import provenance, timings, traffic, tuned
+from tilewise.explain import comparisons, provenance, timings, traffic
 from tilewise.report import figures, headings, tables
 from tilewise.study import builds, columns, points
 
@@ -304,7 +304,7 @@ def test_counted_against_hardware(emulator):
 
 
 def test_what_the_tuner_found(gpu, emulator):
-    table = tuned.tuning(gpu)
+    table = comparisons.tuning(gpu)
     assert table["shape"].tolist() == ["(4096, 4096, 4096)", "(8192, 8192, 8192)"]
     assert table["shape_class"].tolist() == ["medium", "large"]
     row = table.iloc[1]
@@ -314,7 +314,7 @@ def test_what_the_tuner_found(gpu, emulator):
     assert row["percent_of_anchor"] == pytest.approx(100 * 40 / 51, rel=0.01)
     assert table[["variants", "failed"]].sum().tolist() == [8, 2]
     # Without a GPU the recorded variants are shown beside what the emulator verified.
-    both = tuned.tuning(emulator).set_index("platform")
+    both = comparisons.tuning(emulator).set_index("platform")
     assert both.loc["nvidia-h200", "gflops"].tolist() == [40_000, 40_000]
     assert both.loc["emulator", "gflops"].isna().all() and (both.loc["emulator", "variants"] == 4).all()
 

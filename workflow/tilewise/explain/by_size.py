@@ -32,10 +32,7 @@ def over_size(evidence: Evidence) -> pd.DataFrame:
     Adds `anchor`, `friendly` (n, p and m are multiples of 16) and `short` (floats are computed from short numbers).
     """
     rows = _beside_library(evidence.facts["sizes"], evidence)
-    return rows.assign(
-        friendly=(rows[SHAPE] % 16 == 0).all(axis=1).astype("bool"),
-        short=made_of_short(rows, evidence),
-    )
+    return rows.assign(friendly=(rows[SHAPE] % 16 == 0).all(axis=1).astype("bool"), short=made_of_short(rows, evidence))
 
 
 def below_roofs(evidence: Evidence) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""The climb from the naive kernel to the limit of the chip: the counts of each kernel, its bound and its rate.
+"""The climb from the naive kernel to the limit of the chip: each kernel's counts, bound, rate and tiles.
 
 ncu counts what a kernel executed; where it did not, the counts are those of the machine code of the loop, as if each of
 its branches ran.
@@ -6,6 +6,8 @@ its branches ran.
 
 import functools
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -28,6 +30,10 @@ ACCESSES = [
     *(f"{where}_loads_{bits}" for where in ("shared", "global") for bits in WIDTHS),
     *("matrix_loads", "shared_stores", "async_copies", "global_stores"),
 ]
+#: What decides the sizes of a launch's tiles.
+TILING = ("covers_n", "covers_m", "covers_k", "threads", "block_x", "block_y", "ntb", "thread_n", "thread_m")
+#: A warp of the kernels whose threads compute thread_n x thread_m lies over C with so many threads side by side.
+WARP_COLUMNS = 4
 
 
 @functools.lru_cache(maxsize=8)
@@ -150,3 +156,27 @@ def _beside_steps(part: pd.DataFrame) -> pd.DataFrame:
         bound_gain=(own["bound_gflops"] / fastest["bound_gflops"]).reindex(part.index).astype("float64"),
         as_fast=as_fast.reindex(part.index, fill_value=False).astype("boolean"),
     )
+
+
+def tile_sizes(row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The tile sizes of a row of measurements.csv in elements, (rows, columns) of C; None if it covers no tiles of C.
+
+    They are those of its `block`, `warp` and `thread`, None where the launch does not say them. `depth` is how many
+    steps of k a block loads at a time, and `repeats` how many parts of C a thread has, side by side and a tile apart.
+    If the elements of a thread are `parted`, they are no neighbours.
+    """
+    known = {name: int(row[name]) for name in TILING if not pd.isna(row.get(name))}
+    if not {"covers_n", "covers_m"} <= set(known):
+        return None
+    rows, columns, repeats, x = known["covers_n"], known["covers_m"], known.get("ntb", 1), known["block_x"]
+    thread, across, parted = (0, 0), min(WARP, x), "thread_n" in known
+    if parted:
+        thread, across = (known["thread_n"], known["thread_m"]), WARP_COLUMNS
+    elif known["block_y"] > 1:  # threadIdx.x runs along a row, as everywhere here
+        thread = (rows // known["block_y"], columns // repeats // x)
+    sizes = {"threads": known["threads"], "block": (rows, columns), "repeats": repeats, "depth": known.get("covers_k")}
+    # Others have threads that only fetch, or results that wait elsewhere.
+    if math.prod(thread) * repeats * known["threads"] != rows * columns:
+        return sizes | {"thread": None, "warp": None, "parted": False}
+    warp = (WARP // across * thread[0], across * thread[1])
+    return sizes | {"thread": thread, "warp": warp, "parted": parted}

@@ -1,7 +1,5 @@
 """Summarise the tests of accuracy: the grades of kernels with their rates, and the verdicts of the accuracy gate."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
@@ -36,10 +34,9 @@ def grades(evidence: Evidence, ladder: pd.DataFrame) -> pd.DataFrame:
     rows = rows.assign(percent=100 * rows["test_ms_library"] / rows["test_ms"])
     rows, found = rows[rows["grade"] != ""], []
     for key, own in rows.groupby(_KEYS, sort=False, dropna=False):
-        about: dict[str, Any] = dict(zip(_KEYS, key))
         usual = own[~own["test"].isin([CURVE, SPREAD, *_INFINITE_OR_NAN])]
-        about |= {"claimed_grade": own["claimed_grade"].iloc[0], "slowest_test": usual["percent"].min()}
-        found.append(about | summary(own))
+        about = {"claimed_grade": own["claimed_grade"].iloc[0], "slowest_test": usual["percent"].min()}
+        found.append(dict(zip(_KEYS, key)) | about | summary(own))
     table = _with_rounding(pd.DataFrame(found, columns=GRADE_COLUMNS))
     rates = _with_rounding(largest_square(ladder)).sort_values("time_ms", kind="stable").drop_duplicates(_KEYS)
     return table.merge(rates[[*_KEYS, "gflops", "percent_of_anchor"]], how="left", on=_KEYS)

@@ -217,10 +217,10 @@ class Machine:
 
     def _all_tried(self, where):
         """The rows that ran, the fastest first, if a run was tried for every value that `where` lists."""
-        ran, tried = self._fastest(where), fitting(self.rows, where)
-        for name, values in where.items():
-            listed = values if isinstance(values, list) else []
-            if missing := [str(value) for value in listed if value not in set(tried[name])]:
+        ran = self._fastest(where)
+        for name in (name for name, values in where.items() if isinstance(values, list)):
+            tried = set(fitting(self.rows, where)[name])
+            if missing := [str(value) for value in where[name] if value not in tried]:
                 raise Untestable(f"not measured: {name} {', '.join(missing)}")
         return ran
 

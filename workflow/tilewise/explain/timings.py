@@ -49,15 +49,10 @@ def choice_text(row: Mapping[str, Any], kernels: Mapping[str, Kernel], without: 
         if name in without:
             continue
         if name == "block" and pd.notna(row["block_x"]):
-            words.append(f"{row['block_x']} × {_known(row['block_y'])}")
+            words.append(f"{row['block_x']} × {row['block_y'] if pd.notna(row['block_y']) else '?'}")
         elif pd.notna(row.get(name)):
             words.append(f"{name} {row[name]}")
     return ", ".join(words)
-
-
-def _known(extent: Any) -> Any:
-    """A block's or grid's extent along y, which a damaged recording may lack."""
-    return extent if pd.notna(extent) else "?"
 
 
 def shape_text(row: Mapping[str, Any]) -> str:
@@ -65,9 +60,9 @@ def shape_text(row: Mapping[str, Any]) -> str:
     return f"({row['n']}, {row['m']}, {row['p']})"
 
 
-def pairs(x: pd.Series, y: pd.Series) -> list[str]:
-    """A block or a grid as text, `(x, y)`; empty where x is."""
-    return [f"({a}, {_known(b)})" if pd.notna(a) else "" for a, b in zip(x, y)]
+def pairs(x: pd.Series, y: pd.Series) -> pd.Series:
+    """Blocks or grids as text, `(x, y)`; empty where x is. A damaged recording may lack y."""
+    return ("(" + x.astype("str") + ", " + y.astype("str").fillna("?") + ")").fillna("")
 
 
 def with_words(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:

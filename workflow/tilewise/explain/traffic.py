@@ -35,25 +35,28 @@ def traffic(evidence: Evidence) -> pd.DataFrame:
     Faults are empty if no shape was searched for them; `searched` says at how many, or why at none.
     """
     key, found = chosen_columns(evidence), [*columns.FAULTS, "unused_reads"]
-    rows = evidence.facts["traffic"].copy()
-    rows["work"] = rows[SHAPE].astype("float64").prod(axis=1).where(rows["global_load_requests"].notna(), 0)
+    rows = evidence.facts["traffic"]
+    searched = rows["races"].notna()
+    rows = rows.assign(
+        work=rows[SHAPE].astype("float64").prod(axis=1).where(rows["global_load_requests"].notna(), 0),
+        shapes=searched,
+        reason=rows["message"].where(~searched & (rows["message"] != "")),
+    )
     groups = rows.groupby(key, dropna=False, sort=False)
-    rows["searched"] = ""
-    for _, own in groups:
-        rows.loc[own.index, "searched"] = _searched(own)
+    reasons = groups["reason"]
+    told = map(_searched, groups["shapes"].transform("sum"), reasons.transform("count"), reasons.transform("first"))
     rows[found] = groups[found].transform("sum", min_count=1)
-    rows = rows.sort_values("work", kind="stable").drop_duplicates(key, keep="last").sort_index()
-    return with_words(rows.drop(columns="work"), evidence).reset_index(drop=True)
+    rows = rows.assign(searched=list(told)).drop(columns=["shapes", "reason"]).sort_values("work", kind="stable")
+    rows = rows.drop_duplicates(key, keep="last").sort_index().drop(columns="work")
+    return with_words(rows, evidence).reset_index(drop=True)
 
 
-def _searched(rows: pd.DataFrame) -> str:
+def _searched(shapes: int, others: int, reason: str) -> str:
     """At how many shapes a kernel with one choice of parameters was searched for faults, and why not at others."""
-    whole = rows["races"].notna()
-    left = rows.loc[~whole & (rows["message"] != ""), "message"]
-    if not whole.any():
-        return f"not traced: {left.iloc[0] if len(left) else 'add a shape that it takes to trace.shapes'}"
-    said = f"{whole.sum()} shape{'' if whole.sum() == 1 else 's'}"
-    return f"{said}; {len(left)} not traced: {left.iloc[0]}" if len(left) else said
+    if not shapes:
+        return f"not traced: {reason if others else 'add a shape that it takes to trace.shapes'}"
+    said = f"{shapes} shape{'' if shapes == 1 else 's'}"
+    return f"{said}; {others} not traced: {reason}" if others else said
 
 
 def faults(evidence: Evidence) -> pd.DataFrame:

@@ -177,12 +177,7 @@ def facts(task: str, sides: Sides, label: str, value: str, note: str) -> pd.Data
 
     `label` and `note` are words with {columns}; `value` is the column of the number that a cell shows.
     """
-
-    def found(evidence: Evidence) -> pd.DataFrame:
-        known = task in evidence.config["tasks"]
-        return tables.task(task, evidence) if known else pd.DataFrame(columns=["platform"])
-
-    table = sides.collect(found)
+    table = sides.collect(functools.partial(tables.frame, task))
     records = table.to_dict("records")
     words = {"label": [_filled(label, row) for row in records], "note": [_filled(note, row) for row in records]}
     table = table.assign(**words, value=table.get(value), time_ms=None).reindex(columns=CELLS)

@@ -274,7 +274,7 @@ FIGURES: dict[str, tuple[Callable[[Evidence], pd.DataFrame], Callable[[pd.DataFr
     "accuracy_and_rate": (tables.ladder, accuracy_and_rate, "No accuracy against rate: no GPU was timed."),
     "roofline": (counted_and_timed, roofline, "No roofline: no kernel was both counted and timed."),
     "rungs": (tables.OVERVIEW["rungs"], rungs, _NO_RUNGS),
-    "rungs_double": (tables.rungs_double, rungs, _NO_RUNGS),
+    "rungs_double": (tables.TABLES["rungs_double"], rungs, _NO_RUNGS),
     "sizes": (by_size.over_size, sizes, _NO_SIZES),
     "rate_over_size": (by_size.below_roofs, sizes, _NO_SIZES),
     "shape_map": (by_size.at_every_size, shape_map, _NO_MAP),

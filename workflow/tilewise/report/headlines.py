@@ -1,5 +1,6 @@
 """The first screen of a run: what ran, five numbers beside those of the source and the record, and one figure."""
 
+import functools
 from itertools import cycle
 from typing import Any
 
@@ -8,7 +9,7 @@ from matplotlib.figure import Figure
 
 from tilewise.explain import climb, provenance
 from tilewise.explain.number_format import rounded
-from tilewise.report import beside
+from tilewise.report import beside, tables
 from tilewise.report.beside import Sides
 from tilewise.report.plots import COLOURS, MARKERS, hollow, legend, marks
 from tilewise.report.svg import empty_figure, style
@@ -23,10 +24,16 @@ _BEST: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def five_numbers(sides: Sides) -> pd.DataFrame:
-    """Five numbers of each run, the times those of the largest square product, in the columns of `beside.rows`."""
+    """Five numbers of each run, the times those of the largest square product, in the columns of `beside.rows`.
+
+    The name of the ladder's fastest kernel stands for its choice.
+    """
     square = beside.largest_square("task1a", sides)
     found = [beside.rows(task, sides, **where, **square).assign(label=label) for label, (task, where) in _BEST.items()]
-    found.append(_top_of_ladder(sides, square).assign(label="the ladder's fastest kernel"))
+    ladder = beside.rows(climb.CLIMB, sides, dtype="float", **square)
+    ladder = ladder[~ladder["kernel"].isin(sides.first.libraries) & ladder["time_ms"].notna()]
+    fastest = ladder.sort_values("time_ms", kind="stable").drop_duplicates("side")
+    found.append(fastest.assign(label="the ladder's fastest kernel", choice=fastest["kernel"]))
     largest = beside.largest_products(sides)
     found.append(largest[largest["label"] == "largest n allocated"].assign(label="largest n, three float matrices"))
     table = beside.joined(*found).reindex(columns=beside.CELLS).assign(kernel="", dtype="")
@@ -34,16 +41,9 @@ def five_numbers(sides: Sides) -> pd.DataFrame:
     return table
 
 
-def _top_of_ladder(sides: Sides, square: dict[str, Any]) -> pd.DataFrame:
-    """The fastest kernel of the float ladder at a size on each side; its name stands for its choice."""
-    rows = beside.rows(climb.CLIMB, sides, dtype="float", **square)
-    rows = rows[~rows["kernel"].isin(sides.first.libraries) & rows["time_ms"].notna()]
-    return rows.sort_values("time_ms", kind="stable").drop_duplicates("side").assign(choice=lambda own: own["kernel"])
-
-
 def speedups(sides: Sides) -> pd.DataFrame:
     """The rungs of the float ladder at the largest square product of each run: kernel, side, n, `times_naive`."""
-    rungs = sides.collect(lambda evidence: climb.rungs(climb.climb(evidence, climb.CLIMB), evidence))
+    rungs = sides.collect(functools.partial(tables.frame, "rungs"))
     rungs = rungs[~rungs["anchor"].astype(bool)]
     naive = rungs[rungs["kernel"] == "naive"].set_index("side")["gflops"]
     rungs = rungs.assign(times_naive=rungs["gflops"] / rungs["side"].map(naive))

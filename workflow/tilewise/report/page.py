@@ -19,7 +19,7 @@ from kernelscope.yaml_input import read_yaml
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import Evidence, Platform, load_evidence
 from tilewise.explain import quantities, timings
-from tilewise.explain.tiling import tile_sizes
+from tilewise.explain.climb import tile_sizes
 from tilewise.report import beside, claims, figures, headlines, markup, notes, sections, tables
 from tilewise.report.markup import TEMPLATES, pieces
 from tilewise.report.tables import PAGE_FIGURES, TABLES
@@ -200,7 +200,7 @@ class Page:
         return self._html(sections.Language(self.names()).fill(name))
 
     def article(self, place: Path, numbers: Mapping[str, Any]) -> str:
-        """A text of `articles` with its numbers as HTML; one that cannot be made is a note."""
+        """An article with its numbers as HTML; one that cannot be made is a note."""
         text = sections.Language({**self.names(), **numbers}, place.parent).fill(place.name)
         caption = re.compile(r"<p>Table: <strong>(.*?)\.</strong>(.*?)</p>\s*<table>(.*?)</table>", re.DOTALL)
         box = '<div class="table" tabindex="0" role="region" aria-label="{0}"><table>'

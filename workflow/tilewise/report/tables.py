@@ -11,18 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from tilewise.evidence import Evidence, data_sheets
-from tilewise.explain import (
-    by_size,
-    climb,
-    duels,
-    grades,
-    languages,
-    profiles,
-    provenance,
-    timings,
-    traffic,
-    tuned,
-)
+from tilewise.explain import by_size, climb, comparisons, grades, profiles, provenance, timings, traffic
 from tilewise.files import write_csv
 from tilewise.report import claims, notes
 from tilewise.study import columns
@@ -193,14 +182,9 @@ def accuracy(evidence: Evidence) -> pd.DataFrame:
     return rows.sort_values(["p", "platform"], ascending=[False, True], kind="stable").reset_index(drop=True)
 
 
-def rungs_double(evidence: Evidence) -> pd.DataFrame:
-    """The rungs of the ladder in double."""
-    return climb.rungs(climb.climb(evidence, "ladder_double"), evidence)
-
-
 #: The tables of methods whose facts are not shown as they are.
 _OF_METHOD = {
-    "tune": tuned.tuning,
+    "tune": comparisons.tuning,
     "accuracy": accuracy,
     "energy": lambda own: timings.with_words(own.facts["energy"], own),
     "maximum_size": maximum_size,
@@ -250,20 +234,20 @@ OVERVIEW: dict[str, Callable[[Evidence], pd.DataFrame]] = {
 TABLES = OVERVIEW | {
     "agreement": traffic.agreement,
     "at_every_size": by_size.at_every_size,
-    "by_language": languages.by_language,
+    "by_language": comparisons.by_language,
     "cards_differ": provenance.cards_differ,
     "checks": provenance.checks,
     "counted": lambda evidence: traffic.counted_against_hardware(evidence).query("counted != hardware"),
-    "duels": duels.duels,
+    "duels": comparisons.duels,
     "faults": traffic.faults,
     "gate": lambda evidence: grades.gate(accuracy(evidence)),
     "naive_blocks": lambda evidence: timings.largest_square(climb.climb(evidence, "task1a")),
     "not_emulated": provenance.not_emulated,
-    "rungs_double": rungs_double,
+    "rungs_double": lambda evidence: climb.rungs(climb.climb(evidence, "ladder_double"), evidence),
     "size_ranges": by_size.size_ranges,
     "spread_of_exponents": grades.spread_of_exponents,
     "tile_counts": lambda evidence: timings.largest_square(climb.climb(evidence, "task3")),
-    "tuning": tuned.tuning,
+    "tuning": comparisons.tuning,
 }
 #: The tables of all runs side by side that belong to no task, made by headlines.py.
 SIDE_BY_SIDE = ("five_numbers", "largest_products")
