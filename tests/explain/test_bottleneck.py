@@ -8,7 +8,7 @@ import synthetic
 
 from tilewise import RECORDED
 from tilewise.evidence import load_evidence, load_platform
-from tilewise.explain import climb, profiles
+from tilewise.explain import climb, counts
 from tilewise.explain.bottleneck import LATENCY, allowed, limits, roofs
 from tilewise.study import points, registry
 from tilewise.study.precision import bytes_of_product
@@ -155,14 +155,14 @@ def profiled(tmp_path_factory):
 
 
 def test_the_table_of_counters_at_full_size(profiled):
-    [row] = profiles.profiled(profiled).to_dict("records")
+    [row] = counts.profiled(profiled).to_dict("records")
     assert (row["platform"], row["kernel"], row["choice"], row["n"]) == ("nvidia-h200", "tiled", "tile 16", 2048)
     assert (row["profiled_ms"], row["dram_gb"]) == (2.5, 0.064)
     assert row["matrices_moved"] == pytest.approx(64e6 / (3 * 4 * 2048**2))
     assert row["wavefronts_per_100"] == pytest.approx(100 * 2**27 / (2048**3 / 32))
     assert row["waits"] == "mio throttle 5, barrier 2, long scoreboard 1", "an instruction that is issued does not wait"
     nothing = profiled.facts | {"counters": profiled.facts["counters"].head(0)}
-    assert profiles.profiled(dataclasses.replace(profiled, facts=nothing)).empty
+    assert counts.profiled(dataclasses.replace(profiled, facts=nothing)).empty
 
 
 def test_what_limits_follows_from_counters_of_its_own_machine(profiled):

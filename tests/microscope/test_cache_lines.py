@@ -8,7 +8,7 @@ import pytest
 
 from tilewise import RECORDED, UserError
 from tilewise.evidence import load_evidence
-from tilewise.explain import traffic
+from tilewise.explain import counts
 from tilewise.rules import Study
 from tilewise.study.kernel import Kernel, LaunchEntry
 from tilewise.study.points import Point
@@ -170,7 +170,7 @@ def test_a_cache_without_a_set_is_refused(config):
 
 def test_the_recorded_times_stand_beside_the_lines():
     evidence = load_evidence([RECORDED / "nvidia-h200"])
-    table = traffic.cache_lines(evidence)
+    table = counts.cache_lines(evidence)
     assert len(table) == 42
     assert table[["ns_per_multiply_add", "l1_lines_per_multiply_add"]].notna().all(axis=None)
     row = table[(table["kernel"] == "jki") & (table["shape"] == "(800, 800, 800)")].iloc[0]

@@ -11,7 +11,7 @@ import synthetic
 
 from tilewise import UserError, outcome
 from tilewise.evidence import Evidence, load_evidence, load_platform, load_published
-from tilewise.explain import comparisons, provenance, timings, traffic
+from tilewise.explain import comparisons, counts, provenance, timings
 from tilewise.report import figures, headings, tables
 from tilewise.study import builds, columns, points
 
@@ -296,7 +296,7 @@ def test_a_missing_column_is_named(recorded, tmp_path):
 
 
 def test_counted_against_hardware(emulator):
-    table = traffic.counted_against_hardware(emulator)
+    table = counts.counted_against_hardware(emulator)
     assert len(table) == 3 * len(columns.counts())
     by_count = table.groupby("count")["difference_percent"].max()
     assert by_count["global_load_sectors"] == 0
@@ -383,7 +383,7 @@ def test_a_kernel_that_was_not_traced_is_not_clean(emulator):
     unsuited = {"kernel": "tiled", "tile": 8, "status": "unsupported", "message": "it requires n % 128 == 0"}
     counted = {"kernel": "tiled", "tile": 16, "global_load_requests": 3, "status": "ok"}
     here = with_traffic(emulator, CLEAN, CLEAN | {"n": 9, "divergence": 2}, unsuited, counted)
-    table = traffic.traffic(here)
+    table = counts.traffic(here)
     assert table["searched"].tolist() == [
         "2 shapes",
         "not traced: it requires n % 128 == 0",
@@ -392,31 +392,31 @@ def test_a_kernel_that_was_not_traced_is_not_clean(emulator):
     faults = table[list(columns.FAULTS)]
     assert faults.loc[0].to_dict() == dict.fromkeys(columns.FAULTS, 0) | {"divergence": 2}
     assert faults.loc[1:].isna().all(axis=None)
-    found = traffic.faults(here)
+    found = counts.faults(here)
     assert found.to_dict("tight")["data"] == [["naive", "yes", "divergence"], ["tiled", "no", ""]]
 
 
 def test_every_kind_of_fault_is_on_the_page(emulator):
     for column in columns.FAULTS:
         here = with_traffic(emulator, CLEAN | {column: 1})
-        assert traffic.faults(here)["found"].tolist() == [columns.heading(column)]
-        assert column in headings.make_headings(headings.load()["traffic"], traffic.traffic(here))
+        assert counts.faults(here)["found"].tolist() == [columns.heading(column)]
+        assert column in headings.make_headings(headings.load()["traffic"], counts.traffic(here))
 
 
 def test_unused_reads_are_counted_and_no_fault(emulator):
     here = with_traffic(emulator, CLEAN, CLEAN | {"n": 9, "unused_reads": 5})
-    table = traffic.traffic(here)
+    table = counts.traffic(here)
     assert table["unused_reads"].tolist() == [5] and "unused_reads" in headings.make_headings(
         headings.load()["traffic"], table
     )
-    assert traffic.faults(here).empty
+    assert counts.faults(here).empty
 
 
 def test_a_shape_that_was_left_out_is_named_beside_the_others(emulator):
     left = {"n": 9, "status": "timeout", "message": "not done after 60 s"}
     here = with_traffic(emulator, CLEAN, left)
-    assert traffic.traffic(here)["searched"].tolist() == ["1 shape; 1 not traced: not done after 60 s"]
-    assert traffic.traffic(here)["global_load_requests"].tolist() == [3], "the row with counts"
+    assert counts.traffic(here)["searched"].tolist() == ["1 shape; 1 not traced: not done after 60 s"]
+    assert counts.traffic(here)["global_load_requests"].tolist() == [3], "the row with counts"
 
 
 def test_a_kernel_that_was_only_verified_is_in_its_tasks_table(recorded, tmp_path):

@@ -369,7 +369,8 @@ def _facts_of_method(
 
 def _joined(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """The rows of several tables, in the columns that any of them has, each of its type."""
-    return columns.set_types(pd.concat(tables, ignore_index=True))
+    # A copy has columns of a type in one block, which is faster.
+    return columns.set_types(pd.concat(tables, ignore_index=True)).copy()
 
 
 def load_evidence(

@@ -13,9 +13,8 @@ import pandas as pd
 
 from tilewise.evidence import Evidence, time_range
 from tilewise.explain.bottleneck import BOUNDS, beside_bounds
-from tilewise.explain.profiles import PER_MULTIPLY_ADD, beside_counters, waits_of
+from tilewise.explain.counts import PER_MULTIPLY_ADD, beside_counters, beside_traffic, waits_of
 from tilewise.explain.timings import by_kernel, cubes, describe, fastest_first, largest_square, swept_tasks, timed_rows
-from tilewise.explain.traffic import beside_traffic
 from tilewise.study.columns import COLUMNS
 from tilewise.study.device import WARP
 

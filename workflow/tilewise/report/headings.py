@@ -50,7 +50,7 @@ def make_headings(layout: Layout | None, table: pd.DataFrame, brief: bool = Fals
     `*` stands for the columns that no list names, whose headings lack the `suffix`; in a `brief` table for the choice.
     The column of the platform is left out if there is only one.
     """
-    entries = table.notna() & (table != "")
+    entries = table.replace("", None).notna()
     shown = {name for name in table if layout is None or table.empty or name in ALWAYS or entries[name].any()}
     if "platform" in table and table["platform"].nunique() < 2:
         shown.discard("platform")

@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from tilewise.explain import climb, provenance
 from tilewise.explain.number_format import rounded
 from tilewise.report import beside, tables
-from tilewise.report.beside import Sides
 from tilewise.report.plots import COLOURS, MARKERS, hollow, legend, marks
 from tilewise.report.svg import empty_figure, style
 from tilewise.study.status import RIGHT, Status
@@ -23,7 +22,7 @@ _BEST: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def five_numbers(sides: Sides) -> pd.DataFrame:
+def five_numbers(sides: beside.Sides) -> pd.DataFrame:
     """Five numbers of each run, the times those of the largest square product, in the columns of `beside.rows`.
 
     The name of the ladder's fastest kernel stands for its choice.
@@ -41,7 +40,7 @@ def five_numbers(sides: Sides) -> pd.DataFrame:
     return table
 
 
-def speedups(sides: Sides) -> pd.DataFrame:
+def speedups(sides: beside.Sides) -> pd.DataFrame:
     """The rungs of the float ladder at the largest square product of each run: kernel, side, n, `times_naive`."""
     rungs = sides.collect(functools.partial(tables.frame, "rungs"))
     rungs = rungs[~rungs["anchor"].astype(bool)]
@@ -50,7 +49,7 @@ def speedups(sides: Sides) -> pd.DataFrame:
     return rungs[["kernel", "side", "n", "gflops", "times_naive"]].dropna(subset="times_naive")
 
 
-def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
+def draw_speedups(table: pd.DataFrame, sides: beside.Sides) -> Figure:
     """A figure of `speedups`: a row per rung, a mark per run; those of recorded runs are hollow."""
     if table.empty:
         return empty_figure("No speed-ups: no GPU has timed the naive kernel beside another one.")
@@ -75,7 +74,7 @@ def draw_speedups(table: pd.DataFrame, sides: Sides) -> Figure:
     return figure
 
 
-def what_ran(sides: Sides) -> list[dict[str, Any]]:
+def what_ran(sides: beside.Sides) -> list[dict[str, Any]]:
     """What each platform of this run measured or verified, and what was not right.
 
     The keys are machine, has_gpu, tasks, points, verified, `refused` (points that this machine cannot run), `wrong`

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from tilewise.evidence import Evidence, data_sheets
-from tilewise.explain import by_size, climb, comparisons, grades, profiles, provenance, timings, traffic
+from tilewise.explain import by_size, climb, comparisons, counts, grades, provenance, timings
 from tilewise.files import write_csv
 from tilewise.report import claims, notes
 from tilewise.study import columns
@@ -224,22 +224,22 @@ OVERVIEW: dict[str, Callable[[Evidence], pd.DataFrame]] = {
     "limited_by": climb.limited_by,
     "rungs": lambda evidence: climb.rungs(climb.climb(evidence, climb.CLIMB), evidence),
     "instructions": climb.instructions,
-    "traffic": traffic.traffic,
-    "cache_lines": traffic.cache_lines,
-    "profiled": profiles.profiled,
-    "counted_against_hardware": traffic.counted_against_hardware,
+    "traffic": counts.traffic,
+    "cache_lines": counts.cache_lines,
+    "profiled": counts.profiled,
+    "counted_against_hardware": counts.counted_against_hardware,
     "durations": lambda evidence: evidence.facts["sweep"],
 }
 #: All tables but those of tasks, by the names that sections and articles use.
 TABLES = OVERVIEW | {
-    "agreement": traffic.agreement,
+    "agreement": counts.agreement,
     "at_every_size": by_size.at_every_size,
     "by_language": comparisons.by_language,
     "cards_differ": provenance.cards_differ,
     "checks": provenance.checks,
-    "counted": lambda evidence: traffic.counted_against_hardware(evidence).query("counted != hardware"),
+    "counted": lambda evidence: counts.counted_against_hardware(evidence).query("counted != hardware"),
     "duels": comparisons.duels,
-    "faults": traffic.faults,
+    "faults": counts.faults,
     "gate": lambda evidence: grades.gate(accuracy(evidence)),
     "naive_blocks": lambda evidence: timings.largest_square(climb.climb(evidence, "task1a")),
     "not_emulated": provenance.not_emulated,

@@ -113,9 +113,7 @@ def set_types(table: "pd.DataFrame") -> "pd.DataFrame":
             raise UserError(f"the column '{name}' does not hold what it should ({kind})") from None
         if kind == "str":
             changed[name] = changed[name].fillna("")
-    if not changed:
-        return table
-    return pd.DataFrame({name: changed.get(name, table[name]) for name in table}, index=table.index)
+    return table.assign(**changed) if changed else table
 
 
 def frame(rows: Iterable[Mapping[str, Any]], file: str, parameters: Sequence[str] = ()) -> "pd.DataFrame":
