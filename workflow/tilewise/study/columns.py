@@ -100,8 +100,6 @@ def set_types(table: "pd.DataFrame") -> "pd.DataFrame":
 
     Raises UserError with the first column that holds something else.
     """
-    import pandas as pd
-
     changed = {}
     for name, now in zip(table, table.dtypes):
         kind = COLUMNS[name].pandas if name in COLUMNS else "Int64"
