@@ -156,7 +156,6 @@ function listen(drawing) {
 document.querySelectorAll(".drawing").forEach(listen);
 
 // ---- Figures and tables to take away, which the page has in it.
-for (const link of document.querySelectorAll("a.data:not([href])")) link.href = "#"; // a link for the keyboard, too
 function save(name, text, type) {
   const link = element("a", { download: name, href: URL.createObjectURL(new Blob([text], { type })) });
   document.body.append(link);
@@ -165,7 +164,7 @@ function save(name, text, type) {
 }
 
 // A drawing as it stands, with the colours of the page written out.
-for (const link of document.querySelectorAll('a[download$=".svg"]')) {
+for (const link of document.querySelectorAll('a[data-file$=".svg"]')) {
   link.addEventListener("click", async (event) => {
     event.preventDefault();
     const figure = link.closest("figure"), style = getComputedStyle(document.documentElement);
@@ -174,13 +173,13 @@ for (const link of document.querySelectorAll('a[download$=".svg"]')) {
     if (packed) drawing.innerHTML = await unpack(packed.dataset.drawing);
     const svg = packed ? drawing.querySelector("svg") : drawing;
     svg.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-    save(link.download, svg.outerHTML.replace(/var\((--\w+)\)/g, (_, name) => style.getPropertyValue(name).trim()),
+    save(link.dataset.file, svg.outerHTML.replace(/var\((--\w+)\)/g, (_, name) => style.getPropertyValue(name).trim()),
          "image/svg+xml");
   });
 }
 for (const link of document.querySelectorAll("a[data-packed]")) {
   link.addEventListener("click", async (event) => {
     event.preventDefault();
-    save(link.download, await unpack(link.dataset.packed), "text/csv");
+    save(link.dataset.file, await unpack(link.dataset.packed), "text/csv");
   });
 }

@@ -29,7 +29,7 @@ def unpacked(page):
 
 def packed_files(page):
     """The tables to which the links of a page lead, by the name of their files."""
-    found = re.findall(r'download="([^"]+)" data-packed="([^"]*)"', page)
+    found = re.findall(r'data-file="([^"]+)" data-packed="([^"]*)"', page)
     return {name: gzip.decompress(base64.b64decode(packed)).decode() for name, packed in found}
 
 

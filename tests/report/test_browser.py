@@ -431,7 +431,7 @@ def test_points_tell_their_values(context, story):
 def test_a_figure_can_be_taken_away(context, story, tmp_path):
     page = opened(context, story)
     with page.expect_download() as download:
-        page.locator("#figure-climb a[download]").click()
+        page.locator("#figure-climb a.data").click()
     download.value.save_as(tmp_path / "climb.svg")
     drawing = (tmp_path / "climb.svg").read_text()
     assert drawing.startswith("<svg") and "var(" not in drawing and "</svg>" in drawing
@@ -459,7 +459,7 @@ def test_without_scripts_the_page_reads(browser, tables):
 def test_a_table_can_be_taken_away(context, tables, tmp_path):
     page = opened(context, tables)
     with page.expect_download() as download:
-        page.locator("#table-cpu a[download]").first.click()
+        page.locator("#table-cpu a.data").first.click()
     download.value.save_as(tmp_path / "cpu.csv")
     assert (tmp_path / "cpu.csv").read_text() == packed_files(tables.read_text())["cpu.csv"]
 
@@ -468,7 +468,7 @@ def test_a_page_that_was_sent_alone_still_gives_its_figures(context, story, tmp_
     shutil.copy(story, tmp_path / "sent.html")
     page = opened(context, tmp_path / "sent.html")
     with page.expect_download() as download:
-        page.locator("#figure-climb a[download]").click()
+        page.locator("#figure-climb a.data").click()
     assert download.value.suggested_filename == "climb.svg" and download.value.failure() is None
 
 

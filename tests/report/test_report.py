@@ -119,7 +119,7 @@ def test_anchors_are_unique_and_plain(parsed, name):
     ids = [attrs["id"] for _, attrs in parsed[name].tags if "id" in attrs]
     assert len(set(ids)) == len(ids) > 10
     assert [each for each in ids if not re.fullmatch(r"[\w.-]+", each)] == []
-    files = [attrs["download"] for _, attrs in parsed[name].tags if str(attrs.get("download")).endswith(".csv")]
+    files = [attrs["data-file"] for _, attrs in parsed[name].tags if str(attrs.get("data-file")).endswith(".csv")]
     assert len(set(files)) == len(files)
 
 
@@ -127,7 +127,7 @@ def test_every_table_brings_its_data_and_every_figure_its_drawing(rendered):
     text = pages(rendered)
     figures = re.findall(r'<figure id="figure-([^"]+)">(.*?)</figure>', text, re.DOTALL)
     drawn = {name for name, figure in figures if "<svg" in figure or "data-drawing=" in figure}
-    assert set(re.findall(r'download="([^"]+)\.svg"', text)) == drawn
+    assert set(re.findall(r'data-file="([^"]+)\.svg"', text)) == drawn
     tables = {name: pd.read_csv(io.StringIO(table)) for name, table in packed_files(text).items()}
     assert [name for name, table in tables.items() if len(table.columns) < 2] == []
     ladder = tables["ladder_float.csv"]
@@ -158,7 +158,7 @@ def test_links_lead_somewhere(parsed, name):
     links = [attrs["href"] for tag, attrs in parsed[name].tags if tag == "a" and "href" in attrs]
     links = {link for link in links if not link.startswith("data:")}
     assert links <= targets and {f"{page}.html" for page in parsed} <= links
-    assert sum(str(attrs.get("download")).endswith(".svg") for _, attrs in parsed[name].tags) == len(
+    assert sum(str(attrs.get("data-file")).endswith(".svg") for _, attrs in parsed[name].tags) == len(
         parsed[name].numbered("Figure")
     )
 

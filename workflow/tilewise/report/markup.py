@@ -184,7 +184,10 @@ def anchor_of(title: str) -> str:
 def csv_link(table: pd.DataFrame, name: str) -> str:
     """A link by which a reader takes a table away from the page, which page.js leads there."""
     packed = pack(table.to_csv(index=False, float_format="%.6g"))
-    return f'<a class="data" download="{name}.csv" data-packed="{packed}" aria-label="{name} as CSV">CSV</a>'
+    return (
+        f'<a class="data" href="#table-{name}" data-file="{name}.csv" data-packed="{packed}"'
+        f' aria-label="{name} as CSV">CSV</a>'
+    )
 
 
 def pack(text: str) -> str:
