@@ -178,10 +178,10 @@ def test_no_fault_of_accessibility(context, each):
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
 def test_the_first_screen_answers(context, story, width, height):
-    """One claim, one picture that answers it and one sentence of how sure, on a desktop and on a phone."""
+    """One claim, one picture that answers it, how sure, who made it and when, on a desktop and on a phone."""
     page = opened(context, story)
     page.set_viewport_size({"width": width, "height": height})
-    for part in ("h1", "h1 + p", "figure svg", "figure + p"):
+    for part in ("h1", "h1 + p", "figure svg", "figure + p", "figure + p + p"):
         box = page.locator(f".first > {part}" if "svg" not in part else ".first > figure svg").bounding_box()
         assert box["y"] >= 0 and box["y"] + box["height"] <= height, part
 

@@ -13,6 +13,7 @@ from string import Formatter
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup, escape
 
 from tilewise import RECORDED
 from tilewise.evidence import Evidence, load_evidence
@@ -190,7 +191,8 @@ def _filled(words: str, row: Mapping[str, Any]) -> str:
     if any(pd.isna(row[name]) for name in names):
         return ""
     plain = {name: row[name] if isinstance(row[name], str | bool) else rounded(row[name]) for name in names}
-    return words.format_map({name: str(each).replace("_", " ") for name, each in plain.items()})
+    flags: dict[Any, str] = {True: "yes", False: "no"}
+    return words.format_map({name: flags.get(each, str(each)).replace("_", " ") for name, each in plain.items()})
 
 
 @functools.lru_cache(maxsize=64)
@@ -243,14 +245,16 @@ def html(
     lines = []
     for _, own in table.groupby(by, sort=False):
         rows = own.drop_duplicates("side").to_dict("records")
-        line = [keep_together(str(own.iloc[0][each])) for each in by]
+        line = [escape(keep_together(str(own.iloc[0][each]))).replace("_", Markup("_<wbr>")) for each in by]
         known = {
             row["side"]: {name: each for name, each in row.items() if pd.notna(each) and each != ""} for row in rows
         }
-        line += [pieces().side(known.get(side)) for side in shown]
+        line += [Markup(keep_together(pieces().side(known.get(side)))) for side in shown]
         lines.append(("", line + [""] * bool(blank)))
     headings = [("words", {"dtype": "type", "label": keep_together(first or "case")}.get(each, each)) for each in by]
-    headings += [("side", sides.headings[side]) for side in shown] + [("blank", blank)] * bool(blank)
+    dated = functools.partial(re.sub, r"\d{4}-\d\d-\d\d", r'<span class="date">\g<0></span>')
+    headings += [("side", Markup(dated(escape(sides.headings[side])))) for side in shown]
+    headings += [("blank", blank)] * bool(blank)
     tidy = table.assign(side=table["side"].map(sides.headings)).dropna(axis="columns", how="all")
     words = numbered("Table", f"table-{name}", number, caption, csv_link(tidy, name))
     made = pieces().table("beside", title_of(caption), words, [], headings, lines)

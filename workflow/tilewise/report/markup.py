@@ -21,11 +21,11 @@ from markupsafe import Markup, escape
 
 from kernelscope.files import read_text
 from tilewise import ROOT
-from tilewise.evidence import Evidence
+from tilewise.evidence import Evidence, Platform
 from tilewise.explain import timings
 from tilewise.explain.number_format import plus_minus, rounded
 from tilewise.report import claims, headings, notes
-from tilewise.report.sections import FILTERS
+from tilewise.report.sections import FILTERS, keep_together
 from tilewise.study.columns import COLUMNS, SHAPE, is_words
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Accuracy, Status
@@ -183,11 +183,7 @@ def anchor_of(title: str) -> str:
 
 def csv_link(table: pd.DataFrame, name: str) -> str:
     """A link by which a reader takes a table away from the page, which page.js leads there."""
-    packed = pack(table.to_csv(index=False, float_format="%.6g"))
-    return (
-        f'<a class="data" href="#table-{name}" data-file="{name}.csv" data-packed="{packed}"'
-        f' aria-label="{name} as CSV">CSV</a>'
-    )
+    return pieces().csv(name, pack(table.to_csv(index=False, float_format="%.6g")))
 
 
 def pack(text: str) -> str:
@@ -230,19 +226,19 @@ def _lines(words: str, small: bool = False) -> Markup:
     return Markup(f"<small>{lines}</small>") if small else lines
 
 
-def verdicts_html(verdicts: pd.DataFrame, platform: str, names: Collection[str]) -> str:
+def verdicts_html(verdicts: pd.DataFrame, platform: Platform, names: Collection[str]) -> str:
     """The verdicts on some claims on one platform, as a list: what was claimed, published and measured."""
-    table = verdicts[verdicts["id"].isin(names) & (verdicts["platform"] == platform)]
+    table = verdicts[verdicts["id"].isin(names) & (verdicts["platform"] == platform.name)]
     lines = []
     for _, own in table.groupby("id", sort=False):
-        first = own.iloc[0].to_dict()
+        first = own.iloc[0].to_dict() | {"claim": keep_together(own.iloc[0]["claim"])}
         tested = own[own["verdict"] != claims.Verdict.UNTESTED]
         shown = tested if len(tested) else own.head(1)  # the table of all claims has the reason of each case
         numbers = claims.by_case(shown, claims.beside_published, "; ")
         left = len(own) - len(shown)
         numbers += f"; {left} other case{'s' * (left > 1)} not measured" * (left > 0)
         lines.append((first, _lines(numbers)))
-    return pieces().verdicts(lines) if lines else ""
+    return pieces().verdicts(platform.label, lines) if lines else ""
 
 
 def missing_html(missing: str, title: str, name: str) -> str:

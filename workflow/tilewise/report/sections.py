@@ -29,8 +29,11 @@ FOLDER = ROOT / "report" / "sections"
 PAGES = {"report": "This run", "story": "The story", "assignment": "The assignment"}
 #: What sections and articles may call: the methods of this name of `page.Page`.
 NAMES = "beside box claims figure filling further_tasks has table tiles verdicts_on what_ran".split()
-#: What stays on one line: a number with its unit, and the sides of a shape.
-_STAYS = re.compile(r" (?=%)| (?=TFLOP/s)|(?<=\d) (?=(?:[GT]B/s|MHz|ms|J|W)\b)|(?<=\d) × (?=\d)|(?<=\bn) = (?=\d)")
+#: What stays on one line: a number with its unit or its name, and the sides of a shape.
+_STAYS = re.compile(
+    r" (?=%)| (?=TFLOP/s)|(?<=\d) (?=(?:[GT]B/s|MHz|ms|J|W)\b)|(?<=\d) × (?=\d)|(?<=\bn) = (?=\d)"
+    r"|(?<=\btile) (?=\d)|(?<=\bntb) (?=\d)"
+)
 
 
 def keep_together(text: str) -> str:
