@@ -252,8 +252,8 @@ def html(
         line += [Markup(keep_together(pieces().side(known.get(side)))) for side in shown]
         lines.append(("", line + [""] * bool(blank)))
     headings = [("words", {"dtype": "type", "label": keep_together(first or "case")}.get(each, each)) for each in by]
-    dated = functools.partial(re.sub, r"\d{4}-\d\d-\d\d", r'<span class="date">\g<0></span>')
-    headings += [("side", Markup(dated(escape(sides.headings[side])))) for side in shown]
+    parts = [sides.headings[side].partition("recorded ") for side in shown]
+    headings += [("side", Markup('{}{}<span class="date">{}</span>').format(*each)) for each in parts]
     headings += [("blank", blank)] * bool(blank)
     tidy = table.assign(side=table["side"].map(sides.headings)).dropna(axis="columns", how="all")
     words = numbered("Table", f"table-{name}", number, caption, csv_link(tidy, name))
