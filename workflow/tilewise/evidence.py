@@ -126,6 +126,12 @@ class Evidence:
         """The platforms of `shown_platforms`, those with GPU times first."""
         return tuple(sorted(self.shown_platforms, key=lambda platform: not platform.has_gpu))
 
+    @property
+    def foremost(self) -> Platform:
+        """The platform of which a page speaks if it speaks of one: this run's first GPU, or else that recorded last."""
+        first = self.gpus_first[0]
+        return max(self.gpus, key=lambda gpu: gpu.device.captured) if first.recorded else first
+
     def device(self, name: str) -> Device:
         """The device of the platform of this name."""
         return next(platform.device for platform in self.shown_platforms if platform.name == name)

@@ -142,10 +142,8 @@ class Page:
 
     @piece("Claims")
     def verdicts_on(self, *names: str) -> str:
-        """The verdicts on some claims on one machine: this run's first GPU, or else that recorded last."""
-        known = self.evidence.gpus_first
-        one = known[0] if not known[0].recorded else max(self.evidence.gpus, key=lambda gpu: gpu.device.captured)
-        return markup.verdicts_html(tables.frame("claims", self.evidence), one, names)
+        """The verdicts on some claims on the foremost machine."""
+        return markup.verdicts_html(tables.frame("claims", self.evidence), self.evidence.foremost, names)
 
     @piece("Table: Claims")
     def claims(self) -> str:

@@ -154,9 +154,9 @@ def render(output: Path | str, folders: Iterable[Path | str], recorded: Path | s
 
 
 def _climb(evidence: Evidence) -> Figure:
-    """The climb on the first GPU."""
+    """The climb on the foremost GPU."""
     rows = figures.rungs_of_ladder(evidence)
-    return figures.draw("climb", evidence, rows[rows["platform"].isin([gpu.name for gpu in evidence.gpus[:1]])])
+    return figures.draw("climb", evidence, rows[rows["platform"] == evidence.foremost.name])
 
 
 def write_site(folder: Path, recorded: Path = RECORDED) -> list[str]:
