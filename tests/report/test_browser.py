@@ -186,10 +186,11 @@ def test_the_first_screen_answers(context, story, width, height):
         assert box["y"] >= 0 and box["y"] + box["height"] <= height, part
 
 
-def test_a_ring_fills_by_steps(context, story):
+@pytest.mark.parametrize("what", ["moving", "filling"])
+def test_a_drawing_goes_by_steps(context, story, what):
     """Buttons show one step after another, by mouse and by keyboard."""
     page = opened(context, story)
-    figure = page.locator("#figure-story-ring")
+    figure = page.locator(f"#figure-story-{what}")
     shown = "figure => [...figure.querySelectorAll('svg > g')].map(step => getComputedStyle(step).display !== 'none')"
     assert figure.evaluate(shown) == [True, False, False, False]
     figure.locator("input").first.focus()

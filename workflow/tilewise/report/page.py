@@ -169,11 +169,14 @@ class Page:
         number = next(self._numbers["Figure"])
         return markup.kernel_html(kernel, tiles, idea, count, title, row.get("stages"), waves, number)
 
-    @piece("Figure: ring")
-    def filling(self) -> str:
-        """How a ring of stages fills, in steps that a reader chooses."""
-        name, title, ideas = "story-ring", "A ring fills and empties", pieces("ideas.html.j2")
-        words, drawing = Markup(self._caption(title, "Choose a step.")), ideas.buttons(name) + ideas.filling(name)
+    @piece("Figure: {what} in steps")
+    def in_steps(self, what: str, title: str) -> str:
+        """A drawing of ideas.html.j2, such as how a ring of stages fills, in steps that a reader chooses."""
+        name, ideas = f"story-{what}", pieces("ideas.html.j2")
+        words, drawing = (
+            Markup(self._caption(title, "Choose a step.")),
+            ideas.buttons(name) + getattr(ideas, what)(name, title),
+        )
         return pieces().figure(name, title, words, next(self._numbers["Figure"]), drawing)
 
     def box(self, kernel: str) -> Markup:

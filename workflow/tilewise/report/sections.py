@@ -28,7 +28,7 @@ FOLDER = ROOT / "report" / "sections"
 #: The pages: name -> title. The first is made of the sections, the others are articles.
 PAGES = {"report": "This run", "story": "The story", "assignment": "The assignment"}
 #: What sections and articles may call: the methods of this name of `page.Page`.
-NAMES = "beside box claims figure filling further_tasks has table tiles verdicts_on what_ran".split()
+NAMES = "beside box claims figure further_tasks has in_steps table tiles verdicts_on what_ran".split()
 #: What stays on one line: a number with its unit or its name, and the sides of a shape.
 _STAYS = re.compile(
     r" (?=%)| (?=TFLOP/s)|(?<=\d) (?=(?:[GT]B/s|MHz|ms|J|W)\b)|(?<=\d) × (?=\d)|(?<=\bn) = (?=\d)"
