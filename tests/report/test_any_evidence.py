@@ -274,28 +274,25 @@ def test_a_piece_that_cannot_be_made_leaves_a_note_beside_the_rest(
     assert f"<b>{beside}</b>" in text
 
 
-def test_a_claim_that_cannot_be_made_leaves_a_note_in_its_row(small, report_alone, tmp_path, monkeypatch):
+def test_claims_and_a_section_that_cannot_be_made_leave_notes_in_their_place(
+    small, report_alone, tmp_path, monkeypatch
+):
     entries = claims.load()
     entries[3]["quantity"] = "time(kernle='naive')"
     entries[4]["quantity"] = "'words'"
     monkeypatch.setattr(claims, "load", lambda: entries)
+    monkeypatch.setattr(headlines, "what_ran", _fail)
     small()
     output = tmp_path / "results/report.html"
     found = render.render(output, [tmp_path / "results/gpu"], recorded=tmp_path / "none")
     page = pages(output)
     assert notes.read(tmp_path / "results") == found == list(dict.fromkeys(notes.find_notes(page)))
-    assert [note.partition(":")[2].split()[0] for note in found] == [entries[3]["id"], entries[4]["id"]]
-    assert "kernle" in found[0] and "ValueError" in found[1]
+    section, *of_claims = found
+    assert section == "Section: 00-run.md:1 cannot be made: LookupError: <no> way"
+    assert notes.find_notes(output.read_text())[0] == section and "<b>Provenance.</b>" in output.read_text()
+    assert [note.partition(":")[2].split()[0] for note in of_claims] == [entries[3]["id"], entries[4]["id"]]
+    assert "kernle" in of_claims[0] and "ValueError" in of_claims[1]
     assert 'id="claim-' + entries[5]["id"] in page
-
-
-def test_a_section_that_cannot_be_made_is_a_note_with_its_line(small, report_alone, tmp_path, monkeypatch):
-    monkeypatch.setattr(headlines, "what_ran", _fail)
-    small()
-    output = tmp_path / "results/report.html"
-    [note] = render.render(output, [tmp_path / "results/gpu"], recorded=tmp_path / "none")
-    assert note == "Section: 00-run.md:1 cannot be made: LookupError: <no> way"
-    assert notes.find_notes(output.read_text()) == [note] and "<b>Provenance.</b>" in output.read_text()
 
 
 def test_files_of_tables_and_figures_that_cannot_be_made_say_so(tmp_path):
