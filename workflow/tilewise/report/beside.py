@@ -36,6 +36,8 @@ CASE = ["kernel", "dtype", *SHAPE]
 SHOWN = ["choice", "time_ms", "gflops", "range_percent", "samples", "status", "message", "value", "note"]
 #: The columns of the rows of a table.
 CELLS = ["label", *CASE, "side", *SHOWN]
+#: The columns of measurements that are compared, in addition to those of cases, choices and ranges.
+_COMPARED = ["time_ms", "gflops", "samples", "relative_error", "status", "message"]
 #: Task -> the places of source a's times of it.
 _PLACES = {
     "cpu": ["Table 1", "section 7"],
@@ -199,8 +201,10 @@ def _filled(words: str, row: Mapping[str, Any]) -> str:
 def _timed(task: str, evidence: Evidence, every: bool) -> pd.DataFrame:
     """A task's rows of a run on GPUs and CPUs: the best of each case, or every choice."""
     own = evidence.select_tasks(task)
-    rows = pd.concat([own.gpu, own.cpu], ignore_index=True)
-    rows = timings.describe(rows[rows["platform"].isin([each.name for each in evidence.platforms])], evidence)
+    names = [*timings.CASE, *evidence.choice, *timings.RANGE, *_COMPARED]  # of all columns, it would take twice as long
+    rows = pd.concat([own.gpu[names], own.cpu[names]], ignore_index=True)
+    rows = timings.with_words(rows[rows["platform"].isin([each.name for each in evidence.platforms])], evidence)
+    rows = rows.assign(anchor=rows["kernel"].isin(evidence.libraries))
     found = timings.by_shape(rows if every else timings.best(rows))
     return found.assign(range_percent=timings.range_percent(found))
 
