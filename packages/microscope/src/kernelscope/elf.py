@@ -1,5 +1,6 @@
 """Read the symbols of object files and shared libraries."""
 
+import functools
 import re
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -29,7 +30,14 @@ class Symbol:
 
 
 def symbols(path: Path | str) -> list[Symbol]:
-    """The variables in the symbol table of a file."""
+    """The variables in the symbol table of a file; the same file is read once."""
+    now = Path(path).stat()
+    return [*_symbols(path, now.st_ino, now.st_mtime_ns, now.st_size)]
+
+
+@functools.lru_cache(maxsize=16)  # a library of many kernels is loaded for each of them
+def _symbols(path: Path | str, *state: int) -> list[Symbol]:
+    """Those of a file in this state."""
     found = []
     with open(path, "rb") as file:
         elf = ELFFile(file)
