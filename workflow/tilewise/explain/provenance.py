@@ -53,6 +53,7 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
     }
     if gpu:
         peak, cards = gpu["peak_gflops"] or {}, len(platform.own_cards)
+        further = len({*platform.cards["gpu_uuid"]} - {*platform.own_cards}) if len(platform.cards) else 0
         facts |= {
             "GPU": f"{gpu['name']}, {gpu['sms']} SMs, compute capability {gpu['compute_capability']}",
             "clocks": f"SM {gpu['sm_clock_mhz']} MHz, memory {gpu['memory_clock_mhz']} MHz",
@@ -63,6 +64,8 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
             "power limit": f"{gpu['power_limit_w']:.0f} W" if gpu.get("power_limit_w") else "unknown",
             "GPU's UUID": f"{cards} cards, see What each card measured" if cards > 1 else gpu.get("uuid", "unknown"),
         }
+        if further:
+            facts["further cards"] = f"{further}, which repeated some of the tasks"
     for overhead in overheads([platform]).values():
         facts["overhead of an isolated time"] = f"{overhead:.1f} µs"
     facts["CPU"] = f"{cpu['name']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB"
