@@ -189,7 +189,7 @@ def test_mutant_of_what_rungs_share(tmp_path, header, name, old, new, kind):
     found = [fault for fault in faults if fault.kind == kind]
     assert found, [str(fault) for fault in faults]
     place = f"{KERNELS[name.split()[0]].path.name}:"
-    assert any(place in str(fault) for fault in found), "the line of the kernel is told"
+    assert any(place in str(fault) for fault in found), "the message names the line of the kernel"
 
 
 DOUBLES_MUTANTS = [  # as MUTANTS, in double_parts.cuh
@@ -220,4 +220,4 @@ def test_mutant(tmp_path, name, old, new, kind):
     path, faults = traced_mutant(tmp_path, name, old, new)
     found = [fault for fault in faults if fault.kind == kind]
     assert found, [str(fault) for fault in faults]
-    assert any(str(path) in str(fault) for fault in found), "the line of the kernel is told"
+    assert any(str(path) in str(fault) for fault in found), "the message names the line of the kernel"

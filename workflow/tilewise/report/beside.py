@@ -201,7 +201,7 @@ def _filled(words: str, row: Mapping[str, Any]) -> str:
 def _timed(task: str, evidence: Evidence, every: bool) -> pd.DataFrame:
     """A task's rows of a run on GPUs and CPUs: the best of each case, or every choice."""
     own = evidence.select_tasks(task)
-    # Of all columns, it would take half as long again.
+    # All columns would take 1.5 times as long.
     names = [*timings.CASE, *evidence.choice, *timings.RANGE, *_COMPARED]
     rows = pd.concat([own.gpu[names], own.cpu[names]], ignore_index=True)
     rows = timings.with_words(rows[rows["platform"].isin([each.name for each in evidence.platforms])], evidence)
