@@ -100,8 +100,8 @@ def beside_traffic(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 
 def beside_counters(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Adds what ncu counted of the largest launch with the row's own parameters: PER_MULTIPLY_ADD, and if the rate of
-    the row is like that of the launch, issue_percent and the stalls.
+    """Adds what ncu counted of the largest launch with the row's own parameters: PER_MULTIPLY_ADD, issue_percent and
+    stalls. If the row has another rate than the launch, what depends on the caches or on time is missing.
 
     The compiler joins loads that the source makes one by one, which the emulator does not see.
     """
@@ -114,8 +114,7 @@ def beside_counters(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     executed = counted["executed_instructions"].astype("float64")
     # Instructions and requests are both as executed, or both of the machine code.
     requests = counted[REQUESTS].astype("float64").sum(axis=1, skipna=False).where(executed.notna())
-    seen = ["issue_percent", *STATES]
-    added = counted[[*key, *seen, "counted_gflops"]].assign(
+    added = counted[[*key, "issue_percent", *STATES, "counted_gflops"]].assign(
         executed_each=executed / work,
         requests_each=requests / work,
         dram_bytes_each=(counted["dram_read_bytes"] + counted["dram_written_bytes"]).astype("float64") / work,
@@ -125,7 +124,8 @@ def beside_counters(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     )
     table = table.merge(added, how="left", on=key)
     alike = (table["gflops"] / table["counted_gflops"] - 1).abs() < ALIKE
-    return table.assign(**{name: table[name].where(alike) for name in seen}).drop(columns="counted_gflops")
+    depending = ["issue_percent", *STATES, "dram_bytes_each", "l2_bytes_each"]
+    return table.assign(**{name: table[name].where(alike) for name in depending}).drop(columns="counted_gflops")
 
 
 def profiled(evidence: Evidence) -> pd.DataFrame:
