@@ -101,10 +101,12 @@ def test_the_largest_products_stand_in_their_rows(record):
     table = beside.largest_products(beside.Sides(record, None)).set_index(["side", "label"])
     assert table.loc[("source", "naive, n = 30,536"), "time_ms"] == pytest.approx(121486.5)
     h200 = table.loc["recorded nvidia-h200"]
-    facts = pd.read_csv(RECORDED / "nvidia-h200/facts/task1c.csv").set_index(["kernel", "timed_n"]).loc["naive"]
-    assert h200.loc["naive, n = 30,536", "time_ms"] == facts.loc[30_536, "time_ms"]
-    assert h200.loc["largest n allocated", "value"] == facts["allocatable_n"].max()
-    assert h200.loc["transposing_ring, the largest n timed", "choice"] == "n = 111,600"
+    facts = pd.read_csv(RECORDED / "nvidia-h200/facts/task1c.csv").set_index("kernel")
+    naive = facts.loc["naive"].set_index("timed_n")
+    assert h200.loc["naive, n = 30,536", "time_ms"] == naive.loc[30_536, "time_ms"]
+    assert h200.loc["largest n allocated", "value"] == naive["allocatable_n"].max()
+    largest = facts.loc["transposing_ring", "timed_n"].max()
+    assert h200.loc["transposing_ring, the largest n timed", "choice"] == f"n = {largest:,}" and largest > 110_000
 
 
 def test_the_best_of_source_as_blocks_are_those_whose_runs_overlap(answers):
