@@ -119,6 +119,26 @@ def opened(context, file, anchor=""):
 every_view = pytest.mark.parametrize("context", VIEWS, indirect=True)
 
 
+@pytest.fixture(scope="module")
+def seen(browser, request):
+    """A page in a view, by its run, its name and the view, for tests that only look at it: it is opened for all of them
+    once."""
+    run, name, view = request.param
+    width, scheme = VIEWS[view]
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    yield opened(context, request.getfixturevalue(FIXTURES[run]).with_name(f"{name}.html"))
+    context.close()
+
+
+def in_views(*views, pages=EACH):
+    """A test for each of some pages in each of some views, all by default."""
+    cases = [(*page, view) for view in views or VIEWS for page in pages]
+    return pytest.mark.parametrize("seen", cases, indirect=True, ids="-".join)
+
+
+STORY, REPORTS = [("without a GPU", "story")], [(run, "report") for run in FIXTURES]
+
+
 @pytest.mark.parametrize("context", ["desktop", "dark phone"], indirect=True)
 def test_silent_and_alone(context, each):
     """No message, no error, no request beside the page itself, not even when all folds are open."""
@@ -144,25 +164,24 @@ def test_nothing_is_wider_than_the_page(context, each):
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_no_table_scrolls_on_a_desktop_before_its_fold_is_opened(context, each):
-    page = opened(context, each)
+@in_views("desktop")
+def test_no_table_scrolls_on_a_desktop_before_its_fold_is_opened(seen):
     scrolls = "table => table.checkVisibility() && table.scrollWidth > table.clientWidth + 1"
     tables = f"[...document.querySelectorAll('.table')].filter({scrolls})"
-    assert page.evaluate(f"{tables}.map(table => table.parentElement.id)") == []
+    assert seen.evaluate(f"{tables}.map(table => table.parentElement.id)") == []
 
 
-@every_view
-def test_figures_are_seen_whole(context, each):
-    page = opened(context, each)
-    drawings = page.locator("figure svg:visible")
-    assert drawings.count() > 3 or "assignment" in each.name
+@in_views()
+def test_figures_are_seen_whole(seen):
+    drawings = seen.locator("figure svg:visible")
+    assert drawings.count() > 3 or "assignment" in seen.url
     for drawing in drawings.all():
         size = drawing.bounding_box()
         assert size["width"] > 100 and size["height"] > 30
         # On a phone the drawings beside the story scroll in their own boxes, so that their letters can be read.
-        box = drawing if "story" in each.name else drawing.locator("xpath=ancestor::*[contains(@class, 'drawing')]")
+        box = drawing if "story" in seen.url else drawing.locator("xpath=ancestor::*[contains(@class, 'drawing')]")
         size = box.bounding_box()
-        assert size["x"] >= 0 and size["x"] + size["width"] <= page.viewport_size["width"] + 1
+        assert size["x"] >= 0 and size["x"] + size["width"] <= seen.viewport_size["width"] + 1
 
 
 @pytest.mark.parametrize("context", ["desktop", "tablet", "phone"], indirect=True)
@@ -200,10 +219,10 @@ def test_a_drawing_goes_by_steps(context, story, what):
     assert figure.evaluate(shown) == [False, False, False, True]
 
 
-def test_links_to_headings_are_seen(context, each):
-    page = opened(context, each)
-    links = page.locator("main :is(h1, h2, h3) .anchor-link")
-    assert links.count() == page.locator("main :is(h1, h2, h3)").count() > 1
+@in_views("desktop")
+def test_links_to_headings_are_seen(seen):
+    links = seen.locator("main :is(h1, h2, h3) .anchor-link")
+    assert links.count() == seen.locator("main :is(h1, h2, h3)").count() > 1
     assert all(link.is_visible() for link in links.all())
 
 
@@ -225,10 +244,9 @@ def test_the_story_is_short(context, story):
     assert 10 < page.locator("main figure").count() <= 20
 
 
-@pytest.mark.parametrize("context", ["phone"], indirect=True)
-def test_letters_of_figures_can_be_read_on_a_phone(context, each):
-    page = opened(context, each)
-    small = page.evaluate("""() => [...document.querySelectorAll('figure svg :is(text, tspan)')].filter(word => {
+@in_views("phone")
+def test_letters_of_figures_can_be_read_on_a_phone(seen):
+    small = seen.evaluate("""() => [...document.querySelectorAll('figure svg :is(text, tspan)')].filter(word => {
         const scale = word.getScreenCTM(), size = parseFloat(getComputedStyle(word).fontSize);
         return word.textContent.trim() && size * Math.hypot(scale.a, scale.b) < 9.95;
     }).map(word => word.closest('figure').id + ': ' + word.textContent)""")
@@ -247,25 +265,23 @@ def test_letters_of_the_storys_figures_can_be_read_on_paper(context, story):
     assert len(sizes) > 100 and min(sizes) * 72 / 96 >= 5  # points
 
 
-@pytest.mark.parametrize("context", ["phone"], indirect=True)
-def test_the_first_measured_number_is_on_a_phones_screen(context, tables):
+@in_views("phone", pages=REPORTS)
+def test_the_first_measured_number_is_on_a_phones_screen(seen):
     """The words of a row get narrow, so that nobody has to scroll a table sideways to see what was measured."""
-    page = opened(context, tables)
-    ends = page.evaluate("""() => [...document.querySelectorAll('table.beside')].map(table => {
+    ends = seen.evaluate("""() => [...document.querySelectorAll('table.beside')].map(table => {
         const first = [...table.tBodies[0].rows[0].cells].find(cell => cell.matches('.side'));
         return [table.closest('[id]').id, first.getBoundingClientRect().right];
     })""")
     assert len(ends) >= 3
-    assert [each for each in ends if each[1] > page.viewport_size["width"]] == []
+    assert [each for each in ends if each[1] > seen.viewport_size["width"]] == []
 
 
-@every_view
-def test_lines_of_code_are_whole(context, story):
+@in_views(pages=STORY)
+def test_lines_of_code_are_whole(seen):
     """A long line goes on below; nothing of it is hidden beside its box."""
-    page = opened(context, story)
     cut = "[...document.querySelectorAll('pre.idea')].filter(code => code.scrollWidth > code.clientWidth + 1)"
-    assert page.locator("pre.idea span").count() > 20
-    assert page.evaluate(f"{cut}.map(code => code.textContent)") == []
+    assert seen.locator("pre.idea span").count() > 20
+    assert seen.evaluate(f"{cut}.map(code => code.textContent)") == []
 
 
 @pytest.mark.parametrize("name", sections.PAGES)
@@ -398,12 +414,12 @@ def test_a_mark_leads_to_its_claim(context, tables):
     assert again.locator(f"#{claim}").is_visible()
 
 
-def test_every_mark_has_its_claim(context, tables):
-    page = opened(context, tables)
+@in_views("desktop", pages=REPORTS)
+def test_every_mark_has_its_claim(seen):
     lost = (
         "[...document.querySelectorAll('.mark')].filter(m => !document.getElementById(m.getAttribute('href').slice(1)))"
     )
-    assert page.evaluate(f"{lost}.map(mark => mark.title)") == []
+    assert seen.evaluate(f"{lost}.map(mark => mark.title)") == []
 
 
 def test_points_tell_their_values(context, story):
@@ -438,13 +454,12 @@ def test_a_figure_can_be_taken_away(context, story, tmp_path):
     assert drawing.startswith("<svg") and "var(" not in drawing and "</svg>" in drawing
 
 
-@pytest.mark.parametrize("context", ["tablet", "dark phone"], indirect=True)
-def test_figures_follow_the_dark_scheme(context, story):
-    page = opened(context, story)
-    paper, ink = page.evaluate(
+@in_views("tablet", "dark phone", pages=STORY)
+def test_figures_follow_the_dark_scheme(seen):
+    paper, ink = seen.evaluate(
         "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
     )
-    text = page.locator("#figure-climb svg text").first
+    text = seen.locator("#figure-climb svg text").first
     assert text.evaluate("text => getComputedStyle(text).fill") == ink != paper
 
 
@@ -473,11 +488,10 @@ def test_a_page_that_was_sent_alone_still_gives_its_figures(context, story, tmp_
     assert download.value.suggested_filename == "climb.svg" and download.value.failure() is None
 
 
-@every_view
-def test_no_words_of_a_figure_are_cut_or_crossed_by_others(context, each):
+@in_views()
+def test_no_words_of_a_figure_are_cut_or_crossed_by_others(seen):
     """All words lie inside of their drawing, which would cut them, and no two lie upon each other."""
-    page = opened(context, each)
-    faults = page.evaluate("""() => {
+    faults = seen.evaluate("""() => {
         const faults = [];
         for (const drawing of document.querySelectorAll('figure svg')) {
             const frame = drawing.getBoundingClientRect(), name = drawing.closest('figure').id;
