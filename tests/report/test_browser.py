@@ -101,13 +101,17 @@ def tables(file):
     return file
 
 
+def window(browser, view):
+    """A browser's window of a view, in which pages are opened."""
+    width, scheme = VIEWS[view]
+    return browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+
+
 @pytest.fixture
 def context(browser, request):
-    """A browser's window of a view, in which pages are opened."""
-    width, scheme = VIEWS[getattr(request, "param", "desktop")]
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    yield context
-    context.close()
+    """A window of a test's own."""
+    with window(browser, getattr(request, "param", "desktop")) as context:
+        yield context
 
 
 def opened(context, file, anchor=""):
@@ -124,10 +128,8 @@ def seen(browser, request):
     """A page in a view, by its run, its name and the view, for tests that only look at it: it is opened for all of them
     once."""
     run, name, view = request.param
-    width, scheme = VIEWS[view]
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    yield opened(context, request.getfixturevalue(FIXTURES[run]).with_name(f"{name}.html"))
-    context.close()
+    with window(browser, view) as context:
+        yield opened(context, request.getfixturevalue(FIXTURES[run]).with_name(f"{name}.html"))
 
 
 def in_views(*views, pages=EACH):
