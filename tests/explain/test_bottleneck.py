@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import pandas as pd
 import pytest
 import synthetic
 
@@ -169,12 +170,13 @@ def test_what_limits_follows_from_counters_of_its_own_machine(profiled):
     """The share of a machine's memory is what ncu counted there, per multiply-add, in a launch of the same rate."""
     rows = profiled.gpu
     rows = rows[((rows["kernel"] == "tiled") & (rows["tile"] == 16)).fillna(False)]
-    only = dataclasses.replace(profiled, gpu=rows)
+    largest = rows["n"].eq(8192) & rows["p"].eq(8192) & rows["m"].eq(8192)
+    launch = rows[largest].assign(n=2048, p=2048, m=2048)  # as the counters have it
+    only = dataclasses.replace(profiled, gpu=pd.concat([rows, launch]))
     work, gflops = 2048**3 / 32, climb.limited_by(only).set_index("dtype").loc["float", "gflops"]
 
-    def limit(**changes):
-        changes = {"n": 8192, "p": 8192, "m": 8192, "shared_load_wavefronts": 0, "shared_store_wavefronts": 0} | changes
-        counted = profiled.facts["counters"]  # with the work of its own shape
+    def limit(only=only, **changes):
+        counted = profiled.facts["counters"].assign(shared_load_wavefronts=0, shared_store_wavefronts=0)
         evidence = dataclasses.replace(only, facts=only.facts | {"counters": counted.assign(**changes)})
         row = climb.limited_by(evidence).set_index("dtype").loc["float"]
         return row["limited_by"], row["limit_percent"]
@@ -183,8 +185,9 @@ def test_what_limits_follows_from_counters_of_its_own_machine(profiled):
     assert limit(dram_read_bytes=round(0.9 * moved), dram_written_bytes=0) == ("memory", pytest.approx(90, rel=1e-6))
     elsewhere = limit(dram_read_bytes=round(0.9 * moved), dram_written_bytes=0, platform="nvidia-a100")
     assert elsewhere != ("memory", pytest.approx(90, rel=1e-6))
-    at_another = limit(dram_read_bytes=round(0.9 * moved), dram_written_bytes=0, n=2048, p=2048, m=2048)
-    assert at_another != ("memory", pytest.approx(90, rel=1e-6)), "the caches may have held what they do not hold here"
+    slower = dataclasses.replace(only, gpu=pd.concat([rows, launch.assign(gflops=0.9 * launch["gflops"])]))
+    at_another = limit(slower, dram_read_bytes=round(0.9 * moved), dram_written_bytes=0)
+    assert at_another != ("memory", pytest.approx(90, rel=1e-6)), "at another rate the caches hold other lines"
 
 
 @pytest.mark.parametrize(

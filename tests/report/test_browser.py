@@ -80,6 +80,7 @@ def file(request):
 
 #: The pages of each run; the story does not depend on the run.
 EACH = [(run, page) for run in ("without a GPU", "odd") for page in sections.PAGES if (run, page) != ("odd", "story")]
+STORY, REPORTS = [("without a GPU", "story")], [(run, "report") for run in FIXTURES]
 
 
 @pytest.fixture(params=EACH, ids="-".join)
@@ -109,7 +110,7 @@ def window(browser, view):
 
 @pytest.fixture
 def context(browser, request):
-    """A window of a test's own."""
+    """A window for one test."""
     with window(browser, getattr(request, "param", "desktop")) as context:
         yield context
 
@@ -125,20 +126,16 @@ every_view = pytest.mark.parametrize("context", VIEWS, indirect=True)
 
 @pytest.fixture(scope="module")
 def seen(browser, request):
-    """A page in a view, by its run, its name and the view, for tests that only look at it: it is opened for all of them
-    once."""
+    """A page in a view, opened once for all tests that only look at it."""
     run, name, view = request.param
     with window(browser, view) as context:
         yield opened(context, request.getfixturevalue(FIXTURES[run]).with_name(f"{name}.html"))
 
 
 def in_views(*views, pages=EACH):
-    """A test for each of some pages in each of some views, all by default."""
+    """Parametrize `seen` by pages and views, all by default."""
     cases = [(*page, view) for view in views or VIEWS for page in pages]
     return pytest.mark.parametrize("seen", cases, indirect=True, ids="-".join)
-
-
-STORY, REPORTS = [("without a GPU", "story")], [(run, "report") for run in FIXTURES]
 
 
 @pytest.mark.parametrize("context", ["desktop", "dark phone"], indirect=True)
@@ -175,13 +172,13 @@ def test_no_table_scrolls_on_a_desktop_before_its_fold_is_opened(seen):
 
 @in_views()
 def test_figures_are_seen_whole(seen):
-    drawings = seen.locator("figure svg:visible")
-    assert drawings.count() > 3 or "assignment" in seen.url
+    drawings, name = seen.locator("figure svg:visible"), seen.url.rpartition("/")[2]
+    assert drawings.count() > 3 or "assignment" in name
     for drawing in drawings.all():
         size = drawing.bounding_box()
         assert size["width"] > 100 and size["height"] > 30
         # On a phone the drawings beside the story scroll in their own boxes, so that their letters can be read.
-        box = drawing if "story" in seen.url else drawing.locator("xpath=ancestor::*[contains(@class, 'drawing')]")
+        box = drawing if "story" in name else drawing.locator("xpath=ancestor::*[contains(@class, 'drawing')]")
         size = box.bounding_box()
         assert size["x"] >= 0 and size["x"] + size["width"] <= seen.viewport_size["width"] + 1
 

@@ -242,7 +242,7 @@ def verdicts_html(verdicts: pd.DataFrame, platform: Platform, names: Collection[
 
 
 def missing_html(missing: str, title: str, name: str) -> str:
-    """Return a sentence without a number, which stands in place of an empty figure."""
+    """Return an unnumbered sentence for an empty figure."""
     return f'<p class="none" id="figure-{name}"><b>{escape(title)}.</b> {_lines(missing)}</p>'
 
 
