@@ -36,6 +36,7 @@ with exit_on_user_error():
         remote="slurm" in config,  # as config/cluster.yaml and the profile say
         cores=cores,
         reserved={*tables.TABLES, *tables.SIDE_BY_SIDE, *tables.STUDY_FIGURES, *tables.PAGE_FIGURES},
+        checked=workflow.exec_mode != ExecMode.DEFAULT,  # in a job under Slurm: the run that submitted it has checked
     )
 
 # What the tasks of a run make, and the tables and figures over all of them.
