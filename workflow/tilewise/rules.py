@@ -45,8 +45,8 @@ class Study:
 
     remote: jobs run elsewhere, so that this machine says nothing about the platforms; cores: those that Snakemake may
     use; reserved: names that no task can have; source: the file of a place in the config, for messages. Raises
-    UserError for anything in the config or the registry that cannot work, unless it is `checked`: the config of a script
-    and of a job under Slurm was checked when the run started.
+    UserError for anything in the config or the registry that cannot work, unless it is `checked`: the run has checked
+    the config of a script, and of a job under Slurm, when it started.
     """
 
     def __init__(
