@@ -60,6 +60,7 @@ def test_a_job_that_times_nothing_takes_one_core(config):
     assert cores(at("task1a", "emulator")) == 1 and cores(at("cpu", "emulator")) == 8
 
 
+@pytest.mark.slow
 def test_the_counters_ask_for_a_gpu_and_for_time_by_what_they_profile(clone, config):
     run = snakemake(clone, "--dry-run", "--configfile", "config/cluster.yaml", "--", "results/gpu/counters.csv")
     [said] = re.findall(r"^rule counters:.*?resources: (.*?)$", run.stdout + run.stderr, re.MULTILINE | re.DOTALL)
@@ -102,6 +103,7 @@ def test_machine_code_belongs_to_all_on_a_gpu_and_elsewhere_only_if_asked_for(co
     assert "naive.cu" in sources and "kij.cpp" not in sources
 
 
+@pytest.mark.slow
 def test_what_a_task_depends_on(config):
     def conditions(change):
         edited = copy.deepcopy(config)

@@ -60,6 +60,7 @@ def first_points(config, kernels):
     return {at.kernel: at for at in reversed(points)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capability", [pytest.param("8.0", marks=pytest.mark.slow), "9.0"])
 @pytest.mark.parametrize("kernel", RUNGS, ids=lambda kernel: kernel.name)
 def test_every_rung_compiles_as_it_is_tuned(kernel, capability, first_points, tmp_path):

@@ -116,6 +116,7 @@ def test_a_home_that_is_read_only_keeps_the_cache_in_a_folder_of_the_user(cache,
     assert made == tmp_path / f"kernelscope-{os.getuid()}/kernelscope/three.o"
 
 
+@pytest.mark.slow
 def test_snakemake_starts_with_a_home_that_is_read_only(clone):
     done = snakemake(clone, "-n", "task3", HOME="/proc/nowhere", XDG_CACHE_HOME="")
     assert done.returncode == 0, done.stderr

@@ -51,6 +51,7 @@ def test_a_wrapper_in_a_folder_with_a_blank_that_adds_flags_changes_nothing(monk
     assert faults_with(wrapped, monkeypatch, tmp_path, kernels) == expected
 
 
+@pytest.mark.slow
 def test_a_library_with_a_static_libstdcxx_can_be_built_again(monkeypatch, tmp_path, kernels, wrapped):
     monkeypatch.setenv("CXX", wrapped)
     for tile in (8, 16):

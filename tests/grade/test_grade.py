@@ -27,6 +27,7 @@ def graded(folder: Path, task: str, output: Path, *options: str) -> tuple[int, d
         return status, {row["student"]: row for row in csv.DictReader(file)}
 
 
+@pytest.mark.slow
 def test_examples_have_their_verdicts_and_hints(tmp_path: Path, task: Path) -> None:
     status, rows = graded(ROOT / "examples/hand-ins", str(task), tmp_path / "out")
     assert status == 1
@@ -157,6 +158,7 @@ def test_a_row_of_threads_passes_and_a_kernel_of_literal_sizes_gets_a_question(t
     assert rows["fixed"]["mistakes"] == "question" and "// tilewise: arguments=" in rows["fixed"]["hint"]
 
 
+@pytest.mark.slow
 def test_an_index_of_32_bits_fails_at_the_largest_matrices_alone(tmp_path: Path) -> None:
     examples = ROOT / "examples/large-matrices"
     status, rows = graded(examples, str(examples / "task.yaml"), tmp_path / "out")
@@ -168,6 +170,7 @@ def test_an_index_of_32_bits_fails_at_the_largest_matrices_alone(tmp_path: Path)
     assert graded(examples, "naive", tmp_path / "small")[0] == 0
 
 
+@pytest.mark.slow
 def test_overflow_that_leaves_c_unwritten_is_found_in_any_order_of_blocks(tmp_path: Path) -> None:
     hand_ins = tmp_path / "in"
     hand_ins.mkdir()

@@ -241,6 +241,7 @@ MULTI_TILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "texts"), [("naive", NAIVE), ("tiled", TILED), ("multi_tile", MULTI_TILE)])
 def test_styles(tmp_path: Path, monkeypatch, task: str, texts: dict[str, str]) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

@@ -119,6 +119,7 @@ def test_a_gpu_that_cannot_be_used_leaves_the_marks_without_times(folder: Path, 
     assert "nothing is timed: the package cupy is missing" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_threshold_without_a_value_for_some_times_fails_nobody(folder: Path, h200, capsys) -> None:
     (folder / "own.yaml").write_text(
         "own: {reference: naive, threshold: 1 / (reference_ms - 1) < 2}\n", encoding="utf-8"
@@ -135,6 +136,7 @@ cp "$0.times" "$last/times.json"
 """
 
 
+@pytest.mark.slow
 def test_slurm_times_on_a_node_by_the_settings_of_the_cluster(folder: Path, monkeypatch, capsys) -> None:
     srun = folder / "bin/srun"
     srun.parent.mkdir()

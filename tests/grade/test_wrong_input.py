@@ -171,6 +171,7 @@ def test_an_error_is_named_by_its_class_not_by_its_words(hand_ins: Path) -> None
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "asked"),
     [

@@ -283,6 +283,7 @@ def looked_at(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SKIPPING)
 def test_a_kernel_that_skips_work_is_found_in_200_of_200_timings(name, looked_at):
     found = [Played(SKIPPING[name]).timed(*LENGTHS[trial % len(LENGTHS)]) for trial in range(200)]
@@ -353,6 +354,7 @@ RIGHT = {dtype: (dtype, rounded(dtype)) for dtype in PRECISIONS} | {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RIGHT)
 @pytest.mark.parametrize("shape", [(12, 70, 10), (1, 64, 1), (9, 700, 3), (1, 1, 1), (5, 2, 3)])
 def test_a_right_kernel_is_never_called_wrong(name, shape, looked_at):

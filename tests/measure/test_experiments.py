@@ -161,6 +161,7 @@ def test_sub_matrices_of_larger_arrays(tmp_path, dtype, shape):
     assert verify.is_untouched(C, dtype), "the border of C was written"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capability", ARCHITECTURES)
 def test_what_is_not_in_the_registry_compiles_too(capability):
     kernels = registry.load(bandwidth.PROBES)
@@ -196,6 +197,7 @@ TURNS = {
 TAKES_ITS_PLACE = ("LD", "ST", "BAR", "FFMA", "HFMA2", "HADD2", "HMUL2", "HGMMA", "IGMMA")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("probe", "dtype"), bandwidth.CASES, ids=lambda each: getattr(each, "quantity", each))
 def test_no_compiler_leaves_out_what_a_probe_measures(probe, dtype, tmp_path):
     kernel = registry.load(bandwidth.PROBES)[probe.kernel]

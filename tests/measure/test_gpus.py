@@ -99,6 +99,7 @@ def test_a_gpu_with_little_shared_memory_takes_choices_that_fit(machine, config,
     assert most_shared(there, "b") == 196608
 
 
+@pytest.mark.slow
 def test_a_run_says_which_cards_it_leaves_out_and_how_to_measure_them(machine, clone):
     machine([A100, T4, A100 | {"uuid": "GPU-cc3300"}, L4, MIG])
     left_out = "this run measures NVIDIA A100-SXM4-40GB; a platform has GPUs of one model, so GPU 1 (Tesla T4), GPU 3 "
@@ -130,6 +131,7 @@ def test_what_the_study_cannot_measure_is_refused_with_the_remedy(machine, confi
     assert "give more digits" in message or "turn MIG off" in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_refusal_is_one_line_of_the_run(machine, clone):
     machine([MIG])
     run = snakemake(clone, "--dry-run", "task3")

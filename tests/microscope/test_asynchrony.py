@@ -181,6 +181,7 @@ HEADER_MUTANTS = [  # as MUTANTS, in a header
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "header, name, old, new, kind", HEADER_MUTANTS, ids=[f"{m[1]}-{m[4]}-{m[2][:30]}" for m in HEADER_MUTANTS]
 )
@@ -199,6 +200,7 @@ DOUBLES_MUTANTS = [  # as MUTANTS, in double_parts.cuh
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, old, kind", DOUBLES_MUTANTS, ids=[f"{m[0]}-{m[2]}" for m in DOUBLES_MUTANTS])
 def test_mutant_of_what_doubles_share(tmp_path, name, old, kind):
     new = old.replace("__sync", "if (p < 0) __sync").replace("< pitch)", "< m - 32)")
@@ -206,6 +208,7 @@ def test_mutant_of_what_doubles_share(tmp_path, name, old, kind):
     assert kind in {fault.kind for fault in faults}, [str(fault) for fault in faults]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, header", [("tma_ring", "ring_product.cuh"), ("float_from_half", "parts.cuh")])
 def test_what_is_read_is_fenced_before_tma_overwrites_it(tmp_path, name, header):
     fence = "show_to_async_proxy();"
@@ -215,6 +218,7 @@ def test_what_is_read_is_fenced_before_tma_overwrites_it(tmp_path, name, header)
     assert all("overwrites" in str(fault) and "with no fence.proxy.async between" in str(fault) for fault in faults)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, old, new, kind", MUTANTS, ids=[f"{m[0]}-{m[3]}-{m[2][:30]}" for m in MUTANTS])
 def test_mutant(tmp_path, name, old, new, kind):
     path, faults = traced_mutant(tmp_path, name, old, new)

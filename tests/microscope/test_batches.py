@@ -49,6 +49,7 @@ def libraries(tmp_path_factory):
     return library
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel, dtype", CHOICES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_product_of_a_batch_is_right_and_has_no_fault(kernel, dtype, shape):

@@ -41,6 +41,7 @@ GOLDEN = [  # kernel, parameters, requests and sectors of global loads
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, choice, requests, sectors", GOLDEN, ids=str)
 def test_golden_counts(transposed, name, choice, requests, sectors):
     row, faults = trace(KERNELS.get(name, transposed), "float", SQUARE, **choice)
@@ -157,6 +158,7 @@ def rungs(tmp_path_factory):
         return beside(asked, tmp_path_factory.mktemp("rungs"))
 
 
+@pytest.mark.slow
 def test_the_ladders_counts_are_the_hardwares(rungs):
     compared = 0
     for _, row in rungs.iterrows():

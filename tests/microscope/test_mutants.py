@@ -109,6 +109,7 @@ def mutant(folder, name, old, new):
     return dataclasses.replace(kernel, folder=folder, source="mutant.cu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, old, new, kind, where", MUTANTS, ids=[f"{m[0]}-{m[3]}-{m[2][:40]}" for m in MUTANTS])
 def test_mutant(tmp_path, name, old, new, kind, where):
     kernel = mutant(tmp_path, name, old, new)

@@ -340,6 +340,7 @@ CASES = {  # the clean body, the faulty one, the kind of its fault, words of its
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clean, faulty, kind, words, fields", CASES.values(), ids=CASES)
 def test_the_faulty_one_is_named_and_the_clean_one_is_not(tmp_path, clean, faulty, kind, words, fields):
     fields = {"shape": (1, 1, 32)} | fields

@@ -169,12 +169,14 @@ def kernel_of(folder, before, body):
     return Kernel("mine", "mine", "cuda", ("float",), "mine.cu", launches=(LaunchEntry("mine"),), folder=folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("construct, before, body, verdict, _", ROWS, ids=[row[0] for row in ROWS])
 def test_verdict_of_nvrtc(tmp_path, construct, before, body, verdict, _):
     kernel = kernel_of(tmp_path, before, body)
     assert bool(message(lambda: compile_cubin(kernel, "mine", "9.0"))) == (verdict == REFUSED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("construct, before, body, _, verdict", ROWS, ids=[row[0] for row in ROWS])
 def test_verdict_of_the_emulator(tmp_path, construct, before, body, _, verdict):
     """As the command does it."""

@@ -57,6 +57,7 @@ def library():
     return build(FILE, *(name for name, _ in PARTS), "least_by_minus_one", "shifts", *CONVERSIONS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, parameters", PARTS, ids=[name for name, _ in PARTS])
 def test_kind(name, parameters, library):
     names = re.findall(r"(\w+)(?:,|$)", parameters)

@@ -75,6 +75,7 @@ def library():
     return build(FILE, *dict.fromkeys([case[0] for case in CLEAN + FAULTY] + OTHERS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, grid, block, arguments, others, expect", CLEAN, ids=[case[0] for case in CLEAN])
 def test_clean(name, grid, block, arguments, others, expect, library):
     report = trace(library, Call(name, grid, block, **others), arguments)

@@ -61,6 +61,7 @@ def options_of(command, name):
     return [value for option, value in itertools.pairwise(command) if option == f"--{name}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, launched", LAUNCHED.items(), ids=LAUNCHED)
 def test_two_commands_lead_to_a_trace(name, launched, capsys):
     commands, said = proposed(FOLDER / f"{name}.cu", capsys)
