@@ -29,6 +29,9 @@ cores = None
 with contextlib.suppress(Exception):  # Snakemake's, where nothing runs, as with --summary
     cores = workflow.cores
 
+# A job under Slurm: the run that submitted it has checked the config, and shows the progress.
+in_job = workflow.exec_mode != ExecMode.DEFAULT
+
 with exit_on_user_error():
     study = Study(
         config,
@@ -36,7 +39,7 @@ with exit_on_user_error():
         remote="slurm" in config,  # as config/cluster.yaml and the profile say
         cores=cores,
         reserved={*tables.TABLES, *tables.SIDE_BY_SIDE, *tables.STUDY_FIGURES, *tables.PAGE_FIGURES},
-        checked=workflow.exec_mode != ExecMode.DEFAULT,  # in a job under Slurm: the run that submitted it has checked
+        checked=in_job,
     )
 
 # What the tasks of a run make, and the tables and figures over all of them.
@@ -49,7 +52,7 @@ OF_PLATFORM += ["traffic.csv", "cache_lines.csv"]
 config["tasks"] = study.config["tasks"]
 conditions, resources = Conditions(study), JobResources(study)
 
-if workflow.exec_mode == ExecMode.DEFAULT:  # not a job under Slurm, whose progress the run shows
+if not in_job:
     progress.EXPECTED |= resources.expected()
     if study.remark:
         print(study.remark, file=sys.stderr)
