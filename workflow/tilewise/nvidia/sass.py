@@ -1,9 +1,8 @@
 """Read a kernel's machine code (SASS): the instructions of its innermost multiply-add loop, by kind.
 
-nvdisasm (the Python package nvidia-cuda-nvdisasm) takes a cubin apart; it needs neither a GPU nor a driver. It also
-finds the control flow: basic blocks, and which may follow which. A loop is a set of blocks that all lead to each
-other. Every instruction of a loop is counted once, as if each of its branches ran. A loop within it that copies is
-counted once too; one that only waits is left out.
+nvdisasm (the Python package nvidia-cuda-nvdisasm) takes a cubin apart; it needs neither a GPU nor a driver. The control
+flow follows from its labels and branches. A loop is a set of instructions that all lead to each other. Each of them is
+counted once, as if every branch ran. A loop within it that copies is counted once too; one that only waits is left out.
 """
 
 import contextlib
@@ -12,7 +11,7 @@ import shutil
 import statistics
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,32 +81,53 @@ def kind(instruction: Instruction) -> str:
 
 # ---- Control flow ----------------------------------------------------------------------------------------------------
 
+#: A line with an instruction, which a predicate may guard: `    /*0250*/    @!P1 LDG.E R24, desc[UR6][R8.64] ;`.
+_INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]{4,}\*/\s+(@!?\w+\s+)?([A-Z][\w.]*)\s*(.*?)\s*;")
+_LABEL = re.compile(r"`\((\S+)\)")
+#: Without a predicate, these are not followed by the next instruction, nor is a branch to a label alone.
+_ENDS = ("BSYNC", "EXIT", "RET", "KILL", "BRX", "JMX")
+#: Whether a predicate guards an instruction, and the instruction.
+_Line = tuple[bool, Instruction]
+
 
 def functions(text: str) -> dict[str, "nx.DiGraph"]:
-    """The control-flow graph of each function in the output of `nvdisasm -bbcfg -poff`, by the function's symbol.
+    """The control-flow graph of each function in the output of `nvdisasm -c`, by the function's symbol.
 
-    A node is a basic block; its attribute `code` is the list of its Instructions. Raises UserError if there are none.
+    A node is a piece of straight code, here one instruction; its attribute `code` is the list of its Instructions.
+    Raises UserError if there are none. nvdisasm draws such graphs itself (-bbcfg), but not of the cubins of CUDA 12,
+    whose ELF has another form.
     """
-    import networkx as nx
-
-    found = {}
-    for part in text.split('\nsubgraph "cluster_')[1:]:
-        graph = nx.DiGraph()
-        for block, label in re.findall(r'^"([^"]+)"\n\[label="\{(.*)\}"\]$', part, re.MULTILINE):
-            graph.add_node(block, code=list(_code(label)))
-        graph.add_edges_from(re.findall(r'^"([^"]+)":\S+ -> "([^"]+)":', part, re.MULTILINE))
-        found[part[: part.index('"')]] = graph
+    names = set(re.findall(r"^\s+\.type\s+(\S+),@function$", text, re.MULTILINE))
+    found: dict[str, tuple[list[_Line], dict[str, int]]] = {}
+    lines, places = list[_Line](), dict[str, int]()
+    for row in text.splitlines():
+        if label := re.fullmatch(r"(\S+):", row):
+            if label[1] in names:
+                lines, places = found[label[1]] = [], {}
+            places[label[1]] = len(lines)
+        elif read := _INSTRUCTION.match(row):
+            lines.append((bool(read[1]), Instruction(*read.group(2, 3))))
     if not found:
         raise UserError("nvdisasm found no function; is this a cubin?")
-    return found
+    return {name: _graph(*each) for name, each in found.items()}
 
 
-def _code(label: str) -> Iterator[Instruction]:
-    """The instructions in a block's label, one per line: `0250:   @!P1 LDG.E R24, desc[UR6][R8.64] ;`."""
-    text = re.sub(r"\\(.)", lambda escaped: "\n" if escaped[1] == "l" else escaped[1], label)
-    line = r"^(?:\|?<\w+>)*[0-9a-f]{4,}:\s+(?:@!?\w+\s+)?([A-Z][\w.]*)\s*(.*?)\s*;$"
-    for opcode, operands in re.findall(line, text, re.MULTILINE):
-        yield Instruction(opcode, operands)
+def _graph(lines: Sequence[_Line], places: Mapping[str, int]) -> "nx.DiGraph":
+    """The control-flow graph of a function of these lines; `places` has the number of the line after each label."""
+    import networkx as nx
+
+    graph, meeting = nx.DiGraph(), dict[str, str]()
+    for place, (guarded, line) in enumerate(lines):
+        graph.add_node(place, code=[line])
+        found = _LABEL.search(line.operands)
+        label = found[1] if found else ""
+        if line.name == "BSSY":  # where a later BSYNC of this register lets the threads meet
+            meeting[line.operands.partition(",")[0]] = label
+        to = {"BRA": label, "JMP": label, "BSYNC": meeting.get(line.operands, "")}.get(line.name, "")
+        ends = line.name in _ENDS or line.operands == f"`({to})"
+        following = ([places[to]] if to in places else []) + ([] if ends and not guarded else [place + 1])
+        graph.add_edges_from((place, each) for each in following if each < len(lines))
+    return graph
 
 
 def loops(graph: "nx.DiGraph") -> list[frozenset[str]]:
@@ -190,7 +210,7 @@ def _only_waits(lines: Iterable[Instruction]) -> bool:
 
 
 def disassemble(cubin: Path | str) -> str:
-    """The basic blocks of a cubin's functions, as text for `functions`. Raises UserError if nvdisasm is missing, and
+    """The code of a cubin's functions, as text for `functions`. Raises UserError if nvdisasm is missing, and
     Unreadable if neither the package's nor the nvdisasm on the PATH, which may be older, reads the cubin."""
     commands = [shutil.which("nvdisasm")]
     with contextlib.suppress(ImportError):
@@ -204,7 +224,7 @@ def disassemble(cubin: Path | str) -> str:
             "`pip install -r requirements/compiler.txt`"
         )
     for command in found:
-        done = subprocess.run([command, "-bbcfg", "-poff", str(cubin)], capture_output=True, encoding="utf-8")
+        done = subprocess.run([command, "-c", str(cubin)], capture_output=True, encoding="utf-8")
         if not done.returncode:
             return done.stdout
     raise Unreadable(f"{cubin}: nvdisasm cannot read it: {done.stderr.strip()[-500:]}")
