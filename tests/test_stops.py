@@ -133,9 +133,18 @@ def tracing(clone):
         run.wait()
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("whom", [os.kill, os.killpg])
-def test_a_stopped_run_ends_in_seconds_with_the_same_words(clone, tracing, how, whom):
+@pytest.mark.parametrize(
+    ("whom", "how"),
+    [
+        pytest.param(os.killpg, signal.SIGINT, id="Ctrl-C"),
+        pytest.param(os.killpg, signal.SIGHUP, id="a terminal that is closed"),
+        pytest.param(os.kill, signal.SIGTERM, id="kill"),
+        pytest.param(os.kill, signal.SIGINT, marks=pytest.mark.exhaustive),
+        pytest.param(os.kill, signal.SIGHUP, marks=pytest.mark.exhaustive),
+        pytest.param(os.killpg, signal.SIGTERM, marks=pytest.mark.exhaustive),
+    ],
+)
+def test_a_stopped_run_ends_in_seconds_with_the_same_words(clone, tracing, whom, how):
     run = tracing()
     whom(run.pid, how)
     said, _ = run.communicate(timeout=20)

@@ -156,7 +156,7 @@ def test_a_run_comes_back_as_it_was_without_what_is_private(whole_run, made, cap
 @pytest.mark.parametrize(
     ("name", "gpu"),
     [
-        ("nvidia-gh200-480gb", {"name": "NVIDIA GH200 480GB"}),
+        pytest.param("nvidia-gh200-480gb", {"name": "NVIDIA GH200 480GB"}, marks=pytest.mark.exhaustive),
         ("nvidia-l4", {"name": "NVIDIA L4", "compute_capability": "8.9"}),
     ],
 )

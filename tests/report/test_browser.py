@@ -183,7 +183,11 @@ def test_figures_are_seen_whole(seen):
         assert size["x"] >= 0 and size["x"] + size["width"] <= seen.viewport_size["width"] + 1
 
 
-@pytest.mark.parametrize("context", ["desktop", "tablet", "phone"], indirect=True)
+@pytest.mark.parametrize(
+    "context",
+    ["desktop", "dark phone", *(pytest.param(view, marks=pytest.mark.exhaustive) for view in ("tablet", "phone"))],
+    indirect=True,
+)
 def test_no_fault_of_accessibility(context, each):
     """axe looks at contrast, names, roles and order; also in an open fold."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
