@@ -42,7 +42,7 @@ if [ "${1:-}" = --debian ]; then
 fi
 
 # The other tests of the microscope are of its Python and of counts and verdicts, which no compiler changes.
-studys=(constructs people memory_rules emulator emulated_numbers emulated_tensor_core microscope same_verdict)
+studys=(bytes constructs people memory_rules emulator emulated_numbers emulated_tensor_core microscope same_verdict)
 packages=(scopes structs vocabulary)
 tests=("${studys[@]/#/tests/microscope/test_}" "${packages[@]/#/packages/microscope/tests/test_}")
 status=0

@@ -7,7 +7,9 @@ import shutil
 import pytest
 from builders import trace
 
+import kernelscope
 from kernelscope import compile, cpp
+from kernelscope.errors import NotEmulated
 from tilewise import UserError
 from tilewise.__main__ import main
 
@@ -58,6 +60,16 @@ def test_a_library_with_a_static_libstdcxx_can_be_built_again(monkeypatch, tmp_p
         library = compile.build_traced(kernels["tiled"], [f"tiled<float, {tile}>"], tmp_path / "tiled.so")
         row, _ = trace(kernels["tiled"], "float", (16, 16, 16), library, tile=tile)
         assert row["shared_load_wavefronts"] > 0
+
+
+@pytest.mark.slow
+def test_ptx_that_the_emulator_does_not_know_is_refused_with_a_static_libstdcxx(monkeypatch, tmp_path, wrapped):
+    """The library throws an exception before its first launch; what libstdc++ keeps of it is thread-local."""
+    monkeypatch.setenv("CXX", wrapped)
+    path = tmp_path / "unknown.cu"
+    path.write_text('__global__ void unknown() {\n    asm volatile("no.such;");\n}\n')
+    with pytest.raises(NotEmulated, match=r"unknown\.cu:2: .*no\.such"):
+        kernelscope.trace(path, kernelscope.Call("unknown", 1, 32))
 
 
 @pytest.mark.slow

@@ -130,6 +130,11 @@ class Emulator:
         self.library = ctypes.PyDLL(str(path))
         # Closed when no longer used: else a library that is built again at this path would not be loaded.
         weakref.finalize(self, _ctypes.dlclose, self.library._handle)
+        symbols = elf.symbols(path)
+        ends = [symbol.offset + symbol.size for symbol in symbols if symbol.thread_local and symbol.section]
+        self.thread_local_bytes = max(ends, default=0) + 8
+        # Before any function of the library: a static libstdc++ has variables of a thread, too, for its exceptions.
+        self._place()
         self.entry = self.text("emulator_entry")
         if hasattr(self.library, "emulator_ptx_unknown"):
             self.library.emulator_ptx_unknown.restype = ctypes.c_char_p
@@ -141,10 +146,8 @@ class Emulator:
             name: held.parameters[: held.parameter_count] for name, held in zip(self.instances, self._instances)
         }
         self.attributes = json.loads(self.text("emulator_attributes"))
-        variables, symbols = Variables(*json.loads(self.text("emulator_shared"))), elf.symbols(path)
+        variables = Variables(*json.loads(self.text("emulator_shared")))
         self.shared = variables.arrays(symbols)
-        ends = [symbol.offset + symbol.size for symbol in symbols if symbol.thread_local and symbol.section]
-        self.thread_local_bytes = max(ends, default=0) + 8
         self.variables, constant = variables.in_global_memory(symbols), variables.constant
         #: Those that a kernel may write, so that they hold what an earlier launch left there.
         self.written = [v for v in self.variables if v.name.rsplit("::", 1)[-1] not in constant]
@@ -238,13 +241,7 @@ class Emulator:
         """
         self.check(launch, limits)
         shared = self.shared_of(launch)
-        integers = ctypes.c_uint64 * len(shared)
-        self.library.emulator_place(
-            integers(*(array.offset for array in shared)),
-            integers(*places_of(shared, order.guarded)),
-            ctypes.c_int(len(shared)),
-            ctypes.c_uint64(self.thread_local_bytes),
-        )
+        self._place([array.offset for array in shared], places_of(shared, order.guarded))
         self.library.emulator_limit(ctypes.c_double(self.seconds_left or 0.0))
         if hasattr(self.library, "emulator_registers"):
             self.library.emulator_registers(ctypes.c_uint(self._registers(launch)))
@@ -277,6 +274,17 @@ class Emulator:
         if message := self.library.emulator_message().decode():
             raise UserError(f"{display_path(message)}")
         return ended
+
+    def _place(self, offsets: Sequence[int] = (), places: Sequence[int] = ()) -> None:
+        """Give the library memory for what it calls thread_local, and its shared arrays, by their offsets there, their
+        places in the window."""
+        integers = ctypes.c_uint64 * len(offsets)
+        self.library.emulator_place(
+            integers(*offsets),
+            integers(*places),
+            ctypes.c_int(len(offsets)),
+            ctypes.c_uint64(self.thread_local_bytes),
+        )
 
     def _print(self, name: str) -> None:
         """Show what the threads have printed, unless `silent`: line by line, each under the kernel's name, and with
