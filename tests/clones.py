@@ -13,6 +13,7 @@ from pathlib import Path
 import yaml
 
 from tilewise import ROOT
+from tilewise.nvidia.gpus import VISIBLE
 
 COPIED = ["CITATION.cff", "Snakefile", "config", "kernels", "packages", "profiles", "report", "slurm", "workflow"]
 COPIED += ["pyproject.toml"]
@@ -28,6 +29,16 @@ def opened(page):
 def package_path(folder):
     """The PYTHONPATH by which the packages of a clone are found."""
     return f"{folder}/workflow"
+
+
+#: What `make test CUDA=12` hands on to every make that a test starts.
+OF_MAKE = ("CUDA", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+
+
+def variables(folder):
+    """The environment of what is typed in a clone: its packages are found, and no GPU of this machine is."""
+    kept = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
+    return kept | {"PYTHONPATH": package_path(folder), VISIBLE: ""}
 
 
 def copy_repository(folder, recorded=True):
@@ -58,9 +69,8 @@ def started(folder, *arguments):
 
 
 def _command(folder, arguments, environment):
-    variables = os.environ | {"PYTHONPATH": package_path(folder)} | environment
     command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
-    return {"args": command, "cwd": folder, "env": variables, "text": True}
+    return {"args": command, "cwd": folder, "env": variables(folder) | environment, "text": True}
 
 
 class Forks:
@@ -72,8 +82,7 @@ class Forks:
     def __enter__(self):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         command = [sys.executable, ROOT / "tests/forks.py"]
-        variables = os.environ | {"PYTHONPATH": package_path(self.clone)}
-        self.server = subprocess.Popen(command, cwd=self.clone, env=variables, **pipes)
+        self.server = subprocess.Popen(command, cwd=self.clone, env=variables(self.clone), **pipes)
         assert self.server.stdout.readline() == "ready\n"
         return self
 

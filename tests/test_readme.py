@@ -1,7 +1,6 @@
 """The README and docs/running.md work as typed: their commands one after the other in one shell, and the example of a
 user's own kernel, from docs/kernels.md."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from builders import trace
-from clones import copy_repository, keep_tasks, package_path
+from clones import copy_repository, keep_tasks, variables
 
 from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT
@@ -84,10 +83,10 @@ def newcomer(tmp_path):
 @pytest.mark.slow
 def test_the_documented_commands_work_in_one_shell(newcomer):
     """As somebody types them who reads from the top; then in a terminal that is opened later."""
-    variables = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
-    variables |= {"PYTHONPATH": package_path(newcomer), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    environment = variables(newcomer) | {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+    environment.pop("VIRTUAL_ENV", None)
     with subprocess.Popen(
-        ["bash"], cwd=newcomer, env=variables, text=True, stdin=-1, stdout=-1, stderr=subprocess.STDOUT
+        ["bash"], cwd=newcomer, env=environment, text=True, stdin=-1, stdout=-1, stderr=subprocess.STDOUT
     ) as shell:
         for command, said in TYPED:
             shell.stdin.write(f'{command}\necho "ended with $?"\n')
@@ -100,5 +99,5 @@ def test_the_documented_commands_work_in_one_shell(newcomer):
             assert words[-1] == "ended with 0\n" and any(said in line for line in words), (command, words)
         shell.stdin.close()
     later = ". .venv/bin/activate && snakemake --cores 1 task3 --configfile config/quick.yaml"
-    done = subprocess.run(["bash", "-c", later], cwd=newcomer, env=variables, capture_output=True, text=True)
+    done = subprocess.run(["bash", "-c", later], cwd=newcomer, env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and "nothing to be done" in done.stderr, done.stderr

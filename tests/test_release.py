@@ -1,7 +1,6 @@
 """`make release`: what it writes, and what it refuses."""
 
 import hashlib
-import os
 import re
 import shutil
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import synthetic
-from clones import edit, package_path
+from clones import edit, variables
 
 from tilewise import RECORDED, ROOT, UserError, release
 from tilewise.report import render
@@ -132,8 +131,9 @@ def test_the_site_of_recorded_runs_is_theirs_alone(tmp_path, monkeypatch):
 @pytest.mark.exhaustive  # all pages of the recorded runs, which other tests render too
 def test_make_release_as_it_is_typed(clone):
     commit(clone)
-    variables = os.environ | {"PYTHONPATH": package_path(clone)}
-    done = subprocess.run(["make", "release"], cwd=clone, env=variables, capture_output=True, text=True, timeout=1200)
+    done = subprocess.run(
+        ["make", "release"], cwd=clone, env=variables(clone), capture_output=True, text=True, timeout=1200
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     check_release(clone, done.stdout)
     check_site(clone / "dist" / "pages", len(list(RECORDED.glob("*/device.json"))))

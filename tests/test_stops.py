@@ -16,7 +16,7 @@ import psutil
 import pytest
 import synthetic
 import yaml
-from clones import copy_repository, measured, package_path, snakemake, started
+from clones import copy_repository, measured, snakemake, started, variables
 from waiting import wait_until
 
 from tilewise import ROOT
@@ -325,13 +325,12 @@ def test_a_clone_may_lie_anywhere(tmp_path):
     clone = small_study(tmp_path / """a "b" c's ü""")
     shutil.copy(ROOT / "Makefile", clone)
     (clone / ".venv").symlink_to(sys.prefix)
-    made = ["-o", ".venv/run", "-o", ".venv/run-gpu"]
-    environment = os.environ | {"PYTHONPATH": package_path(clone)}
-    plan = subprocess.run(["make", "-n", "CORES=2", *made, "report"], cwd=clone, capture_output=True, text=True)
+    made = ["-o", ".venv/run", "-o", ".venv/run-gpu", "-o", ".venv/run-gpu12"]
+    pipes = {"cwd": clone, "env": variables(clone), "capture_output": True, "text": True}
+    plan = subprocess.run(["make", "-n", "CORES=2", *made, "report"], **pipes)
     [command] = [line for line in plan.stdout.splitlines() if "snakemake" in line]
     targets = "results/emulator/tasks/task1a.csv results/emulator/tasks/cpu.csv results/emulator/cache_lines.csv"
     command = f'PATH="$PWD/.venv/bin:$PATH"; echo "The page is $PWD"; {command.removesuffix("all")}{targets}'
-    pipes = {"cwd": clone, "env": environment, "capture_output": True, "text": True}
     done = subprocess.run(["sh", "-c", command], **pipes)
     assert done.returncode == 0 and str(clone) in done.stdout, done.stderr
     assert set(pd.read_csv(clone / "results/emulator/tasks/task1a.csv").status) == {"ok"}

@@ -105,7 +105,7 @@ def test_a_run_says_which_cards_it_leaves_out_and_how_to_measure_them(machine, c
     left_out = "this run measures NVIDIA A100-SXM4-40GB; a platform has GPUs of one model, so GPU 1 (Tesla T4), GPU 3 "
     left_out += "(NVIDIA L4), GPU 4 (NVIDIA A100-SXM4-40GB, divided by MIG) are left out; to measure those, set "
     left_out += "CUDA_VISIBLE_DEVICES=1 or CUDA_VISIBLE_DEVICES=3\n"
-    assert left_out in snakemake(clone, "--dry-run", "task3").stderr
+    assert left_out in snakemake(clone, "--dry-run", "task3", CUDA_VISIBLE_DEVICES="0,1,2,3,4").stderr
     machine([A100, T4], "0")
     assert gpus.this_machine().remark == "", "it was left out by hand"
 
@@ -134,7 +134,7 @@ def test_what_the_study_cannot_measure_is_refused_with_the_remedy(machine, confi
 @pytest.mark.slow
 def test_a_refusal_is_one_line_of_the_run(machine, clone):
     machine([MIG])
-    run = snakemake(clone, "--dry-run", "task3")
+    run = snakemake(clone, "--dry-run", "task3", CUDA_VISIBLE_DEVICES="0")
     assert run.returncode == 1 and "Traceback" not in run.stdout + run.stderr
     assert [line for line in run.stderr.splitlines() if "MIG divides every visible GPU" in line]
 

@@ -13,19 +13,22 @@ import psutil
 from clones import package_path
 from waiting import has_ended, wait_until
 
+from tilewise.nvidia.gpus import VISIBLE
+
 SCRIPT = Path(__file__).with_name("slurm.sh")
 
 
 class Cluster:
     """A Slurm of nodes with two GPUs, red and blue-80gb; `environment` is that of a user who is logged in to it.
 
-    `options` are those of slurm.sh.
+    `options` are those of slurm.sh. No GPU of this machine is visible in jobs.
     """
 
     def __init__(self, folder, **options):
         self.folder = folder
         path = f"{folder}/bin:{os.environ['PATH']}"
-        self.environment = os.environ | {"PATH": path, "CPUS": "16", "OWNER": str(os.getpid())} | options
+        own = {"PATH": path, "CPUS": "16", "OWNER": str(os.getpid()), VISIBLE: ""}
+        self.environment = os.environ | own | options
 
     def script(self, action, *arguments):
         subprocess.run([SCRIPT, action, self.folder, *arguments], env=self.environment, check=True, timeout=120)
