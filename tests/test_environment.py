@@ -66,13 +66,13 @@ def test_a_gpu_that_comes_later_brings_its_packages(tmp_path):
     (tmp_path / ".venv").mkdir()
     copy_makefile(tmp_path)
     (tmp_path / ".venv/run").touch()
-    (tmp_path / "bin").mkdir()
 
     def plan(*variables, **environment):
         command = ["make", "-n", "report", f"PYTHON={sys.executable}", *variables]
         environment |= {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
 
+    smi(tmp_path / "bin", [])
     assert "pip install" not in plan().stdout
     smi(tmp_path / "bin", [H200])
     assert "pip install -qq --disable-pip-version-check -r requirements/gpu.txt" in plan().stdout
@@ -169,12 +169,12 @@ esac
 
 
 def make(folder, *arguments, **variables):
-    """Run make in a folder that has nothing but the Makefile, with a Python that installs nothing."""
+    """Run make in a folder that has nothing but the Makefile, with a Python that installs nothing, without a GPU."""
     copy_makefile(folder)
     (folder / "python").write_text(PYTHON.format(python=sys.executable))
     (folder / "python").chmod(0o755)
     command = ["make", f"PYTHON={folder}/python", *arguments]
-    environment = {"PATH": "/usr/bin:/bin", **variables}
+    environment = {"PATH": f"{smi(folder / 'bin', [])}:/usr/bin:/bin", **variables}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
