@@ -61,6 +61,12 @@ class Scheduling(LoadFileScheduling):
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """A worker per core, but four at least: many tests wait."""
+    return max(4, len(os.sched_getaffinity(0)))
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Let `Scheduling` distribute the tests."""
     return Scheduling(config, log)
