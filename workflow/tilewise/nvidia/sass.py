@@ -130,22 +130,22 @@ def _graph(lines: Sequence[_Line], places: Mapping[str, int]) -> "nx.DiGraph":
     return graph
 
 
-def loops(graph: "nx.DiGraph") -> list[frozenset[str]]:
-    """The loops of a control-flow graph, each as the set of its blocks, those of the loops within it included.
+def loops(graph: "nx.DiGraph") -> list[frozenset[int]]:
+    """The loops of a control-flow graph, each as the set of its nodes, those of the loops within it included.
 
-    Strongly connected components, then those that remain without the blocks through which a loop is entered
+    Strongly connected components, then those that remain without the nodes through which a loop is entered
     (B. Steensgaard, Sequentializing program dependence graphs for irreducible programs, 1993).
     """
     import networkx as nx
 
-    found: list[frozenset[str]] = []
+    found: list[frozenset[int]] = []
     waiting = [frozenset(graph)]
     while waiting:
-        for blocks in map(frozenset, nx.strongly_connected_components(graph.subgraph(waiting.pop()))):
-            if len(blocks) > 1 or graph.has_edge(*blocks, *blocks):
-                found.append(blocks)
-                entries = {to for start, to in graph.in_edges(blocks) if start not in blocks}
-                waiting.append(blocks - (entries or blocks))
+        for nodes in map(frozenset, nx.strongly_connected_components(graph.subgraph(waiting.pop()))):
+            if len(nodes) > 1 or graph.has_edge(*nodes, *nodes):
+                found.append(nodes)
+                entries = {to for start, to in graph.in_edges(nodes) if start not in nodes}
+                waiting.append(nodes - (entries or nodes))
     return found
 
 
@@ -184,8 +184,8 @@ def main_loop(graph: "nx.DiGraph", dtype: str) -> dict[str, Any]:
     }
 
 
-def _code_of(graph: "nx.DiGraph", blocks: Iterable[str]) -> list[Instruction]:
-    return [line for block in blocks for line in graph.nodes[block]["code"]]
+def _code_of(graph: "nx.DiGraph", nodes: Iterable[int]) -> list[Instruction]:
+    return [line for node in nodes for line in graph.nodes[node]["code"]]
 
 
 def _on_tensor_cores(line: Instruction) -> bool:
