@@ -97,7 +97,7 @@ def test_a_job_whose_node_dies_is_submitted_again(cluster, clone, start):
     assert whole(clone)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive)])
 def test_slurmctld_restarts_in_the_middle(cluster, clone, start, how):
     run = start(clone, "--", CSV)
     job = in_the_middle(run)
@@ -109,7 +109,7 @@ def test_slurmctld_restarts_in_the_middle(cluster, clone, start, how):
     assert whole(clone)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive)])
 def test_a_stopped_snakemake_takes_its_job_along_and_says_how_to_go_on(cluster, clone, start, how):
     run = start(clone, "--", CSV)
     job = in_the_middle(run)
