@@ -96,6 +96,34 @@ def test_a_golden_cubin_reads_like_its_text(compiled, form):
     assert main_loop(graph, "float") == main_loop(golden("tiled"), "float")
 
 
+BRANCHES = """
+        .type           k,@function
+k:
+.text.k:
+        /*0000*/                   BSSY B0, `(.L_x_1) ;
+        /*0010*/               @P0 BRA `(.L_x_0) ;
+        /*0020*/                   CALL.REL.NOINC `(helper) ;
+        /*0030*/                   BSYNC B0 ;
+.L_x_0:
+        /*0040*/                   BRA.U UP0, `(.L_x_0) ;
+        /*0050*/              @!P1 EXIT ;
+        /*0060*/                   BRA `(.L_x_0) ;
+.L_x_1:
+        /*0070*/                   EXIT ;
+        .type           helper,@function
+helper:
+        /*0080*/                   RET.REL.NODEC R2 `(k) ;
+"""
+
+
+def test_what_follows_an_instruction():
+    """Threads that meet go on at the label of BSSY; a function that is called returns."""
+    graphs = functions(BRANCHES)
+    after = {place: sorted(graphs["k"].successors(place)) for place in graphs["k"]}
+    assert after == {0: [1], 1: [2, 4], 2: [3], 3: [7], 4: [4, 5], 5: [6], 6: [4], 7: []}
+    assert list(graphs["helper"].edges) == []
+
+
 # ---- Loops -----------------------------------------------------------------------------------------------------------
 
 
