@@ -1,7 +1,6 @@
 """`tilewise list` names what the study has, `tilewise status` how far a run is."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 import yaml
-from clones import edit, package_path
+from clones import edit, variables
 
 from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT
@@ -121,5 +120,5 @@ def test_a_task_that_the_config_sets_to_null_is_no_task(clone, tmp_path):
     (tmp_path / "results/fast/device.json").write_text("{}")
     for command in (["list", "tasks"], ["status", tmp_path / "results"]):
         run = [sys.executable, "-m", "tilewise", *command]
-        done = subprocess.run(run, cwd=clone, env=os.environ | {"PYTHONPATH": package_path(clone)}, **PIPES)
+        done = subprocess.run(run, cwd=clone, env=variables(clone), **PIPES)
         assert done.returncode == 0 and "task3" not in done.stdout, done.stderr

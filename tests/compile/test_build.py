@@ -61,7 +61,7 @@ def first_points(config, kernels):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("capability", [pytest.param("8.0", marks=pytest.mark.slow), "9.0"])
+@pytest.mark.parametrize("capability", ["8.0", "9.0"])
 @pytest.mark.parametrize("kernel", RUNGS, ids=lambda kernel: kernel.name)
 def test_every_rung_compiles_as_it_is_tuned(kernel, capability, first_points, tmp_path):
     """All launches of its first point in the config, without spills, and of a ragged shape; or not at all if the GPU

@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from clones import copy_repository, package_path, snakemake
+from clones import copy_repository, snakemake, variables
 
 from kernelscope import compile, cpp
 from tilewise import UserError
@@ -138,7 +138,7 @@ print(faults[0])
 def libraries(cache, clone, folder):
     """The libraries that are in the cache after a clone traced a kernel, and what it printed of its fault."""
     command = [sys.executable, "-c", BUILD, folder / "traced.so"]
-    environment = os.environ | {"PYTHONPATH": package_path(clone), "XDG_CACHE_HOME": str(cache.parent)}
+    environment = variables(clone) | {"XDG_CACHE_HOME": str(cache.parent)}
     folder.mkdir()
     done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

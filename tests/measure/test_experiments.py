@@ -210,7 +210,7 @@ def test_no_compiler_leaves_out_what_a_probe_measures(probe, dtype, tmp_path):
     [graph] = [graph for name, graph in graphs.items() if kernel.name in name]
     chosen = probe.parameters.get("width", probe.parameters.get("level", dtype))
     opcode, count = TURNS[kernel.name][chosen]
-    turns = [[line.opcode for block in loop for line in graph.nodes[block]["code"]] for loop in sass.loops(graph)]
+    turns = [[graph.nodes[node]["line"].opcode for node in loop] for loop in sass.loops(graph)]
     longest = max(turns, key=len)
     assert longest.count(opcode) == count
     others = [name for name in longest if name != opcode and name.startswith(TAKES_ITS_PLACE)]

@@ -83,7 +83,7 @@ def test_every_instruction_of_a_block_is_read():
     for path in GOLDEN.glob("*.sass"):
         text = path.read_text()
         graphs = functions(text)
-        read = sum(len(code) for graph in graphs.values() for _, code in graph.nodes(data="code"))
+        read = sum(map(len, graphs.values()))
         assert read == len(re.findall(r"/\*[0-9a-f]{4,}\*/", text)) > 100, path
 
 
@@ -128,10 +128,16 @@ def test_what_follows_an_instruction():
 
 
 def graph_of(edges, **code):
-    graph = nx.DiGraph(edge.split() for edge in edges)
-    for block in graph:
-        lines = code.get(block, "").split(";") if code.get(block) else []
-        graph.nodes[block]["code"] = [Instruction(*f"{line.strip()} ".split(" ", 1)) for line in lines]
+    """Blocks by name: a node each, or a chain of the instructions of its `code`."""
+    graph, last = nx.DiGraph(), {}
+    for block, text in code.items():
+        lines = text.split(";")
+        nodes = [block, *(f"{block} {number}" for number in range(1, len(lines)))]
+        nx.add_path(graph, nodes)
+        for node, line in zip(nodes, lines):
+            graph.nodes[node]["line"] = Instruction(*f"{line.strip()} ".split(" ", 1))
+        last[block] = nodes[-1]
+    graph.add_edges_from((last.get(start, start), to) for start, to in map(str.split, edges))
     return graph
 
 

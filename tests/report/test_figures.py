@@ -1,7 +1,6 @@
 """What figures share: names, tables and empty figures, tooltips of bars, the order of marks."""
 
 import math
-import os
 import re
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import synthetic
-from clones import copy_repository, edit, package_path
+from clones import copy_repository, edit, variables
 
 from tilewise.evidence import load_evidence
 from tilewise.report import beside, figures, headlines, tables
@@ -52,8 +51,7 @@ def test_a_figure_is_a_function_and_its_name(tmp_path):
     edit(package / "figures.py", '\n    "rungs": (', ENTRY)
     edit(package / "tables.py", 'STUDY_FIGURES = ("', 'STUDY_FIGURES = ("noise", "')
     folder, drawing = synthetic.write(tmp_path / "gpu"), tmp_path / "noise.svg"
-    variables = os.environ | {"PYTHONPATH": package_path(clone)}
-    subprocess.run([sys.executable, "-c", DRAW, folder, drawing], cwd=clone, env=variables, check=True)
+    subprocess.run([sys.executable, "-c", DRAW, folder, drawing], cwd=clone, env=variables(clone), check=True)
     drawn = drawing.read_text()
     assert "standard deviation / mean" in drawn and drawn.count("<title>") == drawn.count(" TFLOP/s</title>") > 3
     assert ">naive<" in drawn and "<title>naive, " in drawn and "(8192, 8192, 8192)" in drawn

@@ -93,9 +93,9 @@ _Line = tuple[bool, Instruction]
 def functions(text: str) -> dict[str, "nx.DiGraph"]:
     """The control-flow graph of each function in the output of `nvdisasm -c`, by the function's symbol.
 
-    A node is a piece of straight code, here one instruction; its attribute `code` is the list of its Instructions.
-    Raises UserError if there are none. nvdisasm draws such graphs itself (-bbcfg), but not of the cubins of CUDA 12,
-    whose ELF has another form.
+    A node is an instruction, by its number in the function; its attribute `line` is the Instruction. Raises UserError
+    if there is no function. nvdisasm draws graphs itself (-bbcfg), but not of the cubins of CUDA 12, whose ELF has
+    another form.
     """
     names = set(re.findall(r"^\s+\.type\s+(\S+),@function$", text, re.MULTILINE))
     found: dict[str, tuple[list[_Line], dict[str, int]]] = {}
@@ -118,7 +118,7 @@ def _graph(lines: Sequence[_Line], places: Mapping[str, int]) -> "nx.DiGraph":
 
     graph, meeting = nx.DiGraph(), dict[str, str]()
     for place, (guarded, line) in enumerate(lines):
-        graph.add_node(place, code=[line])
+        graph.add_node(place, line=line)
         found = _LABEL.search(line.operands)
         label = found[1] if found else ""
         if line.name == "BSSY":  # where a later BSYNC of this register lets the threads meet
@@ -185,7 +185,7 @@ def main_loop(graph: "nx.DiGraph", dtype: str) -> dict[str, Any]:
 
 
 def _code_of(graph: "nx.DiGraph", nodes: Iterable[int]) -> list[Instruction]:
-    return [line for node in nodes for line in graph.nodes[node]["code"]]
+    return [graph.nodes[node]["line"] for node in nodes]
 
 
 def _on_tensor_cores(line: Instruction) -> bool:

@@ -276,8 +276,10 @@ class Emulator:
         return ended
 
     def _place(self, offsets: Sequence[int] = (), places: Sequence[int] = ()) -> None:
-        """Give the library memory for what it calls thread_local, and its shared arrays, by their offsets there, their
-        places in the window."""
+        """Give the library memory for its thread_local variables, and each shared array a place in the window.
+
+        `offsets` are those of the arrays among these variables.
+        """
         integers = ctypes.c_uint64 * len(offsets)
         self.library.emulator_place(
             integers(*offsets),
