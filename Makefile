@@ -38,6 +38,9 @@ step = @printf '%s ... ' '$(1)'; begin=$$(date +%s); \
 	said=$$($(2) 2>&1); status=$$?; kill $$dots; \
 	[ $$status = 0 ] && echo "$$(($$(date +%s) - begin)) s" || { printf 'failed\n%s\n' "$$said"; exit $$status; }
 pip = python -m pip install -qq --disable-pip-version-check
+# $(call new,folder,options): an environment with the newest pip where an index has it; that of an old Python takes twice
+# the time to install.
+new = $(PYTHON) -m venv $(2) $(1) && { $(1)/bin/$(pip) --upgrade pip || true; }
 # $(call project,bin): the project itself; two environments may be made at once, and setuptools writes into workflow/.
 project = flock pyproject.toml $(1)/$(pip) --no-deps --editable .
 # $(call packages,names): what those files of requirements/ name, by version and hash.
@@ -99,7 +102,7 @@ $(VENV)/run$(EXTRAS): pyproject.toml requirements/$(SET).txt
 	@case "$$(uname -sm)" in 'Linux x86_64' | 'Linux aarch64') ;; \
 		*) echo "Tilewise needs Linux on x86-64 or aarch64, this is $$(uname -sm)"; exit 1;; esac
 	@echo '$(subst ','\'',$(filter-out $(SET),$(CHOICE)))'
-	$(call step,making the environment $(VENV),$(PYTHON) -m venv $(if $(filter-out $@,$(wildcard $(VENV)/run-*)),--clear) $(VENV))
+	$(call step,making the environment $(VENV),$(call new,$(VENV),$(if $(filter-out $@,$(wildcard $(VENV)/run-*)),--clear)))
 	$(call step,installing the packages ($(if $(EXTRAS),1.4 GB with those of the GPU,250 MB)),{ $(call packages,$(SET)) && $(call project,$(BIN)); })
 	@touch $@
 
@@ -109,7 +112,7 @@ $(VENV)/test$(EXTRAS): $(VENV)/run$(EXTRAS) requirements/test.txt
 
 # The compiler of CUDA 12 has an environment beside that of CUDA 13: a process has the modules of one of them.
 $(VENV)-cuda12/compiler: pyproject.toml requirements/compiler12.txt
-	$(call step,making the environment $(VENV)-cuda12,$(PYTHON) -m venv --clear $(VENV)-cuda12)
+	$(call step,making the environment $(VENV)-cuda12,$(call new,$(VENV)-cuda12,--clear))
 	$(call step,installing the compiler of CUDA 12,$(VENV)-cuda12/bin/$(pip) -r requirements/compiler12.txt && $(call project,$(VENV)-cuda12/bin))
 	@touch $@
 
