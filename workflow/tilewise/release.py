@@ -91,7 +91,8 @@ def _source(folder: Path, version: str) -> Path:
     _git("archive", f"--prefix={name}/", f"--output={archive.resolve()}", "HEAD")
     with tempfile.TemporaryDirectory() as place:
         with tarfile.open(archive) as files:
-            files.extractall(place, filter="data")
+            files.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.2, of Debian 12, has none
+            files.extractall(place)
         command = [sys.executable, "-m", "tilewise", "--version"]  # of the folder that it runs in
         done = subprocess.run(command, cwd=Path(place, name, "workflow"), capture_output=True, text=True)
     if done.stdout != f"tilewise {version}\n":

@@ -237,7 +237,7 @@ class Kernel:
         """
         values = self._at(point)
         of_device = self._at(point, {**self.scalars, **device.numbers()})
-        workspaces = {name: _workspace(name, entry, of_device) for name, entry in self.workspaces.items()}
+        workspaces = self._workspaces(of_device)
         entries = self._serving(values) if self.launched else self.entries()
         instances = [self._instance(key, entry, values) for key, entry in entries]
         launches = tuple(
@@ -274,11 +274,17 @@ class Kernel:
             for condition in conditions:
                 if not values.holds(key, condition):
                     return condition
-        if not any(isinstance(a, Mapping) and "tensor_map" in a for entry in self.launches for a in entry.arguments):
+        if not any(_is_tensor_map(each) for entry in self.launches for each in entry.arguments):
             return None
-        arguments = (argument for launch in self.plan(point).launches for argument in launch.arguments)
-        refused = (argument.refused for argument in arguments if isinstance(argument, TensorMap))
-        return next(filter(None, refused), None)
+        of_device = self._at(point, {**self.scalars, **EMULATED.numbers()})
+        workspaces = self._workspaces(of_device)
+        maps = (
+            _tensor_map(f"{key}arguments", each, of_device, workspaces)
+            for key, entry in self._serving(values)
+            for each in entry.arguments
+            if _is_tensor_map(each)
+        )
+        return next((each.refused for each in maps if each.refused), None)
 
     def takes_side(self, point: Point, side: str, size: int) -> bool:
         """Whether the point, with a `side` (n, p or m) of this size, meets those of `requires` over no other side."""
@@ -314,6 +320,9 @@ class Kernel:
     def _at(self, point: Point, of_device: Mapping[str, float] | None = None) -> "_Values":
         """The kernel's expressions at a point; with `of_device`, those that may use the device's numbers."""
         return _Values(self, point, {**(of_device or {}), **self.variables(point)})
+
+    def _workspaces(self, of_device: "_Values") -> dict[str, Workspace]:
+        return {name: _workspace(name, entry, of_device) for name, entry in self.workspaces.items()}
 
     def _serving(self, values: "_Values") -> list[tuple[str, LaunchEntry]]:
         found = [(key, entry) for key, entry in self.entries() if values.holds(f"{key}when", entry.when)]
@@ -423,8 +432,12 @@ def _by(sizes: Three) -> str:
     return " x ".join(map(str, sizes))
 
 
+def _is_tensor_map(argument: Any) -> bool:
+    return isinstance(argument, Mapping) and "tensor_map" in argument
+
+
 def _argument(key: str, argument: Any, at: _Values, workspaces: Mapping[str, Workspace]) -> Argument:
-    if isinstance(argument, Mapping) and "tensor_map" in argument:
+    if _is_tensor_map(argument):
         return _tensor_map(key, argument, at, workspaces)
     if isinstance(argument, Mapping) and "struct" in argument:
         return _struct(f"{key}.struct", argument["struct"], at, workspaces)
