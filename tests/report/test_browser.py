@@ -26,6 +26,8 @@ VIEWS = {
     "phone": (390, "light"),
     "dark phone": (390, "dark"),
 }
+#: Those in which things lie elsewhere.
+WIDTHS = [view for view in VIEWS if view != "dark phone"]
 PACKED = "details:is([data-table], [data-drawing])"
 SCROLLS = "!b.closest('.table, pre, body:not(.story) .drawing')"
 
@@ -121,7 +123,7 @@ def opened(context, file, anchor=""):
     return page
 
 
-every_view = pytest.mark.parametrize("context", VIEWS, indirect=True)
+every_width = pytest.mark.parametrize("context", WIDTHS, indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -133,8 +135,8 @@ def seen(browser, request):
 
 
 def in_views(*views, pages=EACH):
-    """Parametrize `seen` by pages and views, all by default."""
-    cases = [(*page, view) for view in views or VIEWS for page in pages]
+    """Parametrize `seen` by pages and views, all pages at all widths by default."""
+    cases = [(*page, view) for view in views or WIDTHS for page in pages]
     return pytest.mark.parametrize("seen", cases, indirect=True, ids="-".join)
 
 
@@ -151,7 +153,7 @@ def test_silent_and_alone(context, each):
     assert seen == [each.as_uri()]
 
 
-@every_view
+@every_width
 def test_nothing_is_wider_than_the_page(context, each):
     page = opened(context, each)
     width = page.viewport_size["width"]
@@ -329,6 +331,16 @@ def unfold(page, name):
     return fold
 
 
+def test_a_study_of_few_tasks_and_a_kernel_of_the_users_own(context, odd):
+    """What was measured has its tables, nothing else has; the kernel has a section and is beside the others."""
+    text, page = odd.read_text(), opened(context, odd)
+    assert "<b>Best tiles, float.</b>" in text and "<b>Every NTB.</b>" not in text
+    page.locator("a[href='#My-own-kernel']").first.click()
+    assert page.locator("#My-own-kernel").is_visible()
+    best = pd.read_csv(io.StringIO(packed_files(text)["the-best-of-each-kernel.csv"]))
+    assert "mine" in set(best["kernel"])
+
+
 def test_tables_sort(context, tables):
     page = opened(context, tables)
     fold = unfold(page, "ladder_float")
@@ -406,7 +418,7 @@ def test_what_is_packed_is_what_was_measured(context, rendered, name):
     assert shown == len(pd.read_csv(io.StringIO(packed_files(rendered.read_text())[f"{name}.csv"])))
 
 
-@every_view
+@every_width
 def test_a_mark_leads_to_its_claim(context, tables):
     page = opened(context, tables)
     assert page.locator(".strip .mark").count() >= 66

@@ -4,7 +4,9 @@ import dataclasses
 import json
 import re
 import shutil
+from html import escape
 
+import markupsafe
 import pandas as pd
 import pytest
 import synthetic
@@ -19,6 +21,8 @@ from tilewise.study.kernel import LaunchEntry
 
 FIVE = ("bm", "bn", "bk", "depth", "vector")
 EVIL = "<script>alert('a & b')</script>"
+#: A title in which a reader of Markdown, mathematics, HTML or templates would find something.
+TITLE = f'{EVIL} var(--x) `a` *b* _c_ <i>d</i> $e$ [f](#g) </script> & "h" \\ | ~~i~~ &amp; ![j](k)'
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +260,9 @@ def test_a_kernel_whose_parameters_changed_was_edited(recorded, monkeypatch):
 def test_words_of_others_cannot_become_markup(tmp_path, monkeypatch):
     """Titles, names of devices and messages are text on the page, in tables, prose, headings and drawings."""
     monkeypatch.setattr(render, "RECORDED", tmp_path / "none")  # of the story, which has no words of this run
-    study = sweeping({"kernel": "naive", "dtype": "float", "shapes": "square", "block": "32x32"}, title=f"Mine {EVIL}")
+    kernels = {name: dataclasses.replace(kernel, title=TITLE) for name, kernel in synthetic.KERNELS.items()}
+    monkeypatch.setattr(registry, "load", lambda *_, **__: kernels)
+    study = sweeping({"kernel": "naive", "dtype": "float", "shapes": "square", "block": "32x32"}, title=TITLE)
     study["tasks"]["launch_limits"] = synthetic.config()["tasks"]["launch_limits"]
     folder = synthetic.write(tmp_path / "recorded/nvidia-h200", study=study)
     synthetic.write(tmp_path / "results/emulator", "emulator", study=study)
@@ -278,6 +284,10 @@ def test_words_of_others_cannot_become_markup(tmp_path, monkeypatch):
     assert own == 1 and "<script" not in text
     assert text.count("&lt;script&gt;") > 20
     assert "&amp;lt;" not in text, "nothing is escaped twice"
+    assert "<i>d</i>" not in text and 'href="#g"' not in text
+    assert f">{escape(TITLE, quote=False)}".replace('"', "&quot;") + "<a class=" in text, "a heading"
+    assert f"<b>{markupsafe.escape(TITLE)}.</b>" in text, "a caption"
+    assert f">{markupsafe.escape(TITLE)}</a>" in text, "the table of contents"
     assert Page(text).count("script") == 0
 
 

@@ -18,7 +18,7 @@ from prose import packed_files, pages, plain
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import load_evidence
 from tilewise.explain import number_format, provenance
-from tilewise.report import figures, headings, markup, notes, render, sections, tables
+from tilewise.report import figures, headings, markup, notes, render, sections
 from tilewise.report import page as report
 from tilewise.report.page import load
 
@@ -255,23 +255,6 @@ def test_what_lies_behind_plus_minus_is_rounded_up(percent, words):
 
 
 @pytest.mark.slow
-def test_a_kernel_of_the_users_own_is_in_the_tables(tmp_path, monkeypatch):
-    """If it is measured in its own task, it has a section and a row in the ladder."""
-    kernels = synthetic.KERNELS | {"mine": dataclasses.replace(synthetic.KERNELS["tiled"], name="mine")}
-    monkeypatch.setattr(synthetic, "KERNELS", kernels)
-    study = synthetic.config()
-    sweep = {"kernel": ["mine", "cublas"], "dtype": "float", "shapes": "square"}
-    study["tasks"] = {"task2a": study["tasks"]["task2a"]}
-    study["tasks"]["my_task"] = {"title": "My own kernel", "sweeps": [sweep | {"kernel": "cublas"}]}
-    study["tasks"]["my_task"]["sweeps"].append(sweep | {"kernel": "mine", "tile": [16, 32]})
-    page = load([synthetic.write(tmp_path / "gpu", study=study)], tmp_path / "none")
-    text = page.html("report")
-    assert notes.find_notes(text) == []
-    assert '<a href="#My-own-kernel">' in text and 'id="My-own-kernel"' in text
-    assert "mine" in set(tables.ladder(page.evidence)["kernel"])
-
-
-@pytest.mark.slow
 def test_a_run_in_which_every_kernel_is_wrong_has_a_report(tmp_path):
     """A kernel that leaves elements unwritten has an infinite error; only cuBLAS and the CPU are left to show."""
     study = synthetic.config()
@@ -354,13 +337,3 @@ def test_the_report_is_a_notebook_that_runs(tmp_path):
         if "parameters" in cell.metadata.get("tags", []):
             names |= {"folders": [synthetic.write(tmp_path / "gpu", study=study)], "recorded": tmp_path / "none"}
     assert len(shown) == len(sections.names_of()) and "<h1" in shown[0].data
-
-
-@pytest.mark.slow
-def test_a_study_of_few_tasks(tmp_path):
-    """A config without some of the tasks has a report that says so."""
-    study = synthetic.config()
-    study["tasks"] = {name: study["tasks"][name] for name in ("cpu", "task2a")}
-    text = load([synthetic.write(tmp_path / "gpu", study=study)], tmp_path / "none").html("report")
-    assert notes.find_notes(text) == []
-    assert "<b>Best tiles, float.</b>" in text and "<b>Every NTB.</b>" not in text
