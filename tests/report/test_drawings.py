@@ -89,6 +89,12 @@ TENSOR_CORES = {
 }
 
 
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory):
+    """A run of a GPU."""
+    return load_evidence([synthetic.write(tmp_path_factory.mktemp("drawings") / "gpu", with_traffic=True)])
+
+
 def tiling_of(kernel, at):
     return climb.tile_sizes(synthetic.launched(kernel, at))
 
@@ -176,24 +182,21 @@ def test_a_line_that_is_not_in_the_file(kernels):
         markup.excerpt(kernels["naive"], "nothing of the kind", 3)
 
 
-def test_a_long_table_is_folded_to_its_first_rows(tmp_path):
-    evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
+def test_a_long_table_is_folded_to_its_first_rows(evidence):
     table = tables.task("ladder_float", evidence)
     page = markup.table_html(table, "sweep", "<b>The ladder.</b> All.", evidence, name="ladder")
     brief, whole = page.split("<details")
     assert brief.count("<tr") - 2 == markup.MOST_ROWS < len(table) == len(unpacked(whole)["rows"])
 
 
-def test_a_kernel_has_a_colour_and_marker_of_its_own(tmp_path):
-    evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
+def test_a_kernel_has_a_colour_and_marker_of_its_own(evidence):
     looks = [tuple(plots.look(name, evidence).values()) for name in evidence.kernels if name not in evidence.libraries]
     assert len(set(looks)) == len(looks)
     assert plots.look("cublas", evidence)["marker"].get_marker() == "*"
 
 
-def test_a_kernel_keeps_its_colour_and_marker_when_another_joins(tmp_path):
+def test_a_kernel_keeps_its_colour_and_marker_when_another_joins(evidence):
     """Wherever the registry names the new kernel, which has a look that no other has."""
-    evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
     kept = {name: plots.look(name, evidence) for name in evidence.kernels}
     entries, mine = list(evidence.kernels.items()), ("mine", evidence.kernels["naive"])
     for place in (0, len(entries) // 2, len(entries)):
@@ -203,9 +206,8 @@ def test_a_kernel_keeps_its_colour_and_marker_when_another_joins(tmp_path):
     assert set(kept) <= set(plots.LOOKS), "a new kernel of the study has a place at the end of the list"
 
 
-def test_every_figure_speaks_the_same_language(tmp_path):
+def test_every_figure_speaks_the_same_language(evidence):
     """In lines and in points of any figure of a task, colour and marker are the kernel's; size says which product."""
-    evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
     looks = {
         (matplotlib.colors.to_hex(look["color"]), look["marker"])
         for look in (plots.look(name, evidence) for name in evidence.kernels)
@@ -227,9 +229,8 @@ def test_every_figure_speaks_the_same_language(tmp_path):
     assert len({line.get_linestyle() for line in lines.values()}) > 1, "lines of one colour differ in their dashes"
 
 
-def test_a_legend_has_few_entries_and_fits(tmp_path):
+def test_a_legend_has_few_entries_and_fits(evidence):
     """Of more lines those of the largest product are drawn."""
-    evidence = load_evidence([synthetic.write(tmp_path / "gpu", with_traffic=True)])
     names = "task1a task2a task3 dynamic_tile task4 integers cpu ladder_short loop_orders"
     drawn = [figures.task(name, evidence) for name in names.split()]
     drawn.append(figures.draw("rungs", evidence))
