@@ -8,14 +8,13 @@ import filelock
 import hypothesis
 import pytest
 import yaml
-from builders import built
+from builders import KERNELS, built
 from clones import copy_repository
 from xdist.scheduler import LoadFileScheduling
 
 from kernelscope.limits import EMULATED_LIMITS
 from tilewise import ROOT
 from tilewise.nvidia import gpus
-from tilewise.study import registry
 from tilewise.study.device import Device
 
 # Garbage is collected seldom: to look for it takes a seventh of the time of tests with tables.
@@ -81,7 +80,7 @@ def config():
 @pytest.fixture(scope="session")
 def kernels():
     """The registry."""
-    return registry.load()
+    return KERNELS
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from builders import KERNELS as STUDY
+
 from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT
 from tilewise.compile.build import unsupported
@@ -16,7 +18,7 @@ from tilewise.study.device import EMULATED, Device
 from tilewise.study.sweeps import Reading, Target, expand, gpu_of_choices
 
 #: The registry whose kernels the invented results are of; a test may replace it.
-KERNELS = STUDY = registry.load()
+KERNELS = STUDY
 #: The ways by which a kernel may load and store, other than by plain instructions.
 OTHER_WAYS = ("async", "tma", "matrix", "cluster")
 #: What the emulator counts of a kernel without copies by other ways.

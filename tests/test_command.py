@@ -1,12 +1,10 @@
 """The command `tilewise`: what it says of itself, and `tilewise trace` on products."""
 
 import pytest
+from builders import KERNELS
 
 from tilewise import ROOT
 from tilewise.__main__ import main
-from tilewise.study import registry
-
-KERNELS = registry.load()
 
 
 @pytest.mark.parametrize(

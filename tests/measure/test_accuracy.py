@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from builders import work_of
+from builders import KERNELS, work_of
 from reference import tensor_core
 from reference.models import MODELS, RESIDUES, RESIDUES_BY_NEED
 from reference.test_tensor_core import ERRORS
@@ -21,7 +21,6 @@ from tilewise.study import columns
 from tilewise.study.accuracy import MEANING
 from tilewise.study.points import point
 from tilewise.study.precision import SCHEMES
-from tilewise.study.registry import load
 from tilewise.study.schema import schema
 from tilewise.study.status import Accuracy
 from tilewise.study.sweeps import Target, expand
@@ -39,7 +38,6 @@ PLANTED = {
     "plain TF32": tensor_core.SCHEMES["tf32"],
     "plain BF16": tensor_core.SCHEMES["bfloat16"],
 }
-KERNELS = load()
 CLAIMS = [(k.name, kind) for k in KERNELS.values() for kind in k.accuracy.get("claims", ())]
 
 

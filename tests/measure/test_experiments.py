@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from builders import built, product, work_of
+from builders import KERNELS, built, product, work_of
 
 from kernelscope.compile import build as build_emulated
 from kernelscope.emulator import Emulator
@@ -22,10 +22,8 @@ from tilewise.study.device import Device
 from tilewise.study.occupancy import occupancy as blocks_held
 from tilewise.study.points import point
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.registry import load
 from tilewise.study.sweeps import Target, expand
 
-KERNELS = load()
 DTYPES = ("float", "double", "int32")
 ARCHITECTURES = ["7.5", "8.0", "9.0", "12.0"]
 SHAPES = [(1, 1, 1), (33, 35, 70), (64, 64, 64), (32, 64, 96), (1, 37, 65)]

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from builders import work_of
+from builders import KERNELS, work_of
 from reference import models, tensor_core
 from reference.models import MODELS
 
@@ -21,10 +21,8 @@ from tilewise.rules import Study
 from tilewise.study import columns, verify
 from tilewise.study.accuracy import CURVE, SPECIAL, SPREAD, WIDE, Grade
 from tilewise.study.points import point
-from tilewise.study.registry import load
 from tilewise.study.sweeps import Target, expand
 
-KERNELS = load()
 #: Products that a model makes in seconds.
 SHAPE, CURVE_SIZES, SPREAD_SIZE = (40, 512, 40), tuple(2**e for e in range(4, 9)), 64
 CLAIMS = {name: kernel.accuracy["grade"] for name, kernel in KERNELS.items() if "grade" in kernel.accuracy}

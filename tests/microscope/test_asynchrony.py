@@ -4,12 +4,10 @@ in what it leaves to the hardware are found. A mutant is the text of a kernel in
 import dataclasses
 
 import pytest
-from builders import trace
+from builders import KERNELS, trace
 
-from tilewise.study.registry import load
 from tilewise.study.sources import INCLUDE
 
-KERNELS = load()
 RING = {"tile_n": 128, "tile_m": 256, "tile_k": 16, "stages": 3, "walk": 69}
 PARTS = {"tile_m": 64, "stages": 4, "cluster_blocks": 1, "band": 4}
 #: Element type, shape and parameters of a kernel; its name is the first word. Sums are long enough to go round a ring.

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from builders import product
+from builders import KERNELS, product
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -12,13 +12,12 @@ from kernelscope.compile import build
 from kernelscope.emulator import Emulator
 from tilewise import UserError
 from tilewise.measure.job import conditions
-from tilewise.study import registry, verify
+from tilewise.study import verify
 from tilewise.study.points import point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.sweeps import Reading, expand
 from tilewise.traced.multiplication import trace_point
 
-KERNELS = registry.load()
 #: By kernel and type, small tiles and few stages; what its rows divide by decides which launches it has.
 CHOICES = {
     ("batched_ring", "float"): {"tile_n": 128, "tile_m": 192, "tile_k": 16, "stages": 3, "walk": 7},

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from builders import a_kernel, product, two_launches
+from builders import KERNELS, a_kernel, product, two_launches
 
 from kernelscope.compile import build
 from kernelscope.cpp import compile_library
@@ -16,9 +16,7 @@ from tilewise.__main__ import main
 from tilewise.study import points, verify
 from tilewise.study.kernel import Kernel, LaunchEntry
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.registry import load
 
-KERNELS = load()
 DTYPES = ("float", "double", "int32")
 SHAPES = [(1, 1, 1), (1, 37, 1), (33, 1, 70), (15, 15, 15), (17, 17, 17), (33, 35, 70), (64, 64, 64)]
 CHOICES = [

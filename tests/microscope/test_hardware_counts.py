@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from builders import trace, traced
+from builders import KERNELS, trace, traced
 
 from kernelscope.limits import EMULATED_LIMITS
 from kernelscope.yaml_input import read_yaml
@@ -12,7 +12,6 @@ from tilewise.measure.counters import cross_check_points
 from tilewise.nvidia.ncu import METRICS
 from tilewise.study import columns, registry
 
-KERNELS = registry.load()
 PARAMETERS = registry.parameters(KERNELS)
 CROSS_CHECK = cross_check_points(read_yaml(ROOT / "config/config.yaml"), KERNELS)
 SOURCE_A = ("naive", "tiled", "multi_tile")

@@ -3,13 +3,10 @@
 import dataclasses
 
 import pytest
-from builders import TURN, TWO, kernel_of, memory_faults, trace, two_launches
+from builders import KERNELS, TURN, TWO, kernel_of, memory_faults, trace, two_launches
 
 from tilewise import UserError
-from tilewise.study import registry
 from tilewise.study.kernel import Kernel, LaunchEntry
-
-KERNELS = registry.load()
 
 
 @pytest.mark.parametrize("dtype", ["float", "double"])

@@ -6,14 +6,12 @@ A mutant is the text of a kernel in which one string is replaced.
 import dataclasses
 
 import pytest
-from builders import trace
+from builders import KERNELS, trace
 
 from kernelscope.compile import build_traced
 from kernelscope.fault_kinds import FaultKind
 from tilewise.study import points
-from tilewise.study.registry import load
 
-KERNELS = load()
 #: A shape (n, p, m) that no tile divides, with more than one block along each dimension.
 RAGGED = (19, 21, 37)
 CHOICES = {"naive": {"block_x": 8, "block_y": 4}, "tiled": {"tile": 8}, "multi_tile": {"tile": 8, "ntb": 3}}

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 
 import pytest
-from builders import TWO, Here, kernel_of, trace, traced, two_launches
+from builders import KERNELS, TWO, Here, kernel_of, trace, traced, two_launches
 from clones import package_path
 from pandas.testing import assert_frame_equal
 
@@ -22,7 +22,6 @@ from tilewise.traced import traffic
 from tilewise.traced.block_classes import block_classes
 from tilewise.traced.traffic import missing_points, trace_points
 
-KERNELS = registry.load()
 PARAMETERS = registry.parameters(KERNELS)
 COLUMNS = columns.column_names("traffic", PARAMETERS)
 EXAMINED = [*columns.FAULTS, "unused_reads"]

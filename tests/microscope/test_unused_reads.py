@@ -3,10 +3,9 @@
 import pytest
 from builders import trace, traced
 
-from tilewise.study import columns, points, registry
+from tilewise.study import columns, points
 from tilewise.study.kernel import Kernel, LaunchEntry
 
-KERNELS = registry.load()
 #: Each panel of 8 of k is a stage, filled one ahead. The loop reads the next stage's first row ahead, also at its end.
 TEXT = """
 #define FILL(panel)                                                                                 \\

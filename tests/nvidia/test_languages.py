@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import work_of
+from builders import KERNELS, work_of
 
 from kernelscope.launch import TensorMap
 from tilewise import KERNELS as FOLDER
@@ -20,13 +20,12 @@ from tilewise.compile.build import build, unsupported
 from tilewise.measure.probe import PACKAGES
 from tilewise.nvidia.gpus import VISIBLE
 from tilewise.nvidia.languages import COMPILERS
-from tilewise.study import registry, verify
+from tilewise.study import verify
 from tilewise.study.device import Device
 from tilewise.study.kernel import LANGUAGES, Kind
 from tilewise.study.points import Point, point
 from tilewise.study.sweeps import expand
 
-KERNELS = registry.load()
 OURS = [kernel for kernel in KERNELS.values() if kernel.kind in LANGUAGES]
 GPU = Device("h200", "gpu", gpu={"compute_capability": "9.0", "name": "H200", "driver": "580", "sms": 132})
 #: Compilers that take minutes for one kernel; ours of Warp without tiles takes seconds.

@@ -5,17 +5,15 @@ import sys
 import types
 
 import pytest
-from builders import work_of
+from builders import KERNELS, work_of
 
 from tilewise import UserError
 from tilewise.compile import build
 from tilewise.nvidia.languages import COMPILERS
-from tilewise.study import registry
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kind
 from tilewise.study.points import point
 
-KERNELS = registry.load()
 OURS = [kernel for kernel in KERNELS.values() if kernel.source == "languages/triton/matmul.py"]
 TRITON = COMPILERS[Kind.TRITON]
 GPU = Device(

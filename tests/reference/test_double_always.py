@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import product
+from builders import KERNELS, product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,9 +15,8 @@ from kernelscope.emulator import Emulator
 from reference import residues
 from reference.double_always import tiles_of_bytes
 from tilewise.study import points
-from tilewise.study.registry import load
 
-KERNEL = load()["double_always"]
+KERNEL = KERNELS["double_always"]
 CHOICE = {"tile_m": 64, "stages": 3, "cluster_blocks": 1, "band": 4}
 UNIT = 2.0**-53
 

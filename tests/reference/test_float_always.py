@@ -5,7 +5,7 @@ import functools
 
 import numpy as np
 import pytest
-from builders import product, work_of
+from builders import KERNELS, product, work_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,9 +16,8 @@ from reference.float_always import EXACT, SIX_PRODUCTS, THREE_PRODUCTS
 from tilewise.measure.backends import Setting
 from tilewise.measure.backends.emulator import Backend
 from tilewise.study import points
-from tilewise.study.registry import load
 
-KERNEL = load()["float_always"]
+KERNEL = KERNELS["float_always"]
 CHOICE = {"tile_m": 64, "stages": 5, "band": 4, "exact_m": 64}
 CHOICES = [CHOICE, CHOICE | {"tile_m": 128, "exact_m": 128}, CHOICE | {"tile_m": 192, "stages": 4, "exact_m": 256}]
 SHAPES = [(130, 200, 70), (130, 201, 72), (20, 64, 30), (5, 33, 9), (260, 129, 131), (9, 2200, 7), (3, 4, 66)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import product
+from builders import KERNELS, product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,10 +18,9 @@ from kernelscope.emulator import Emulator
 from reference import residues
 from reference.residues import MODULI
 from tilewise.study import points
-from tilewise.study.registry import load
 from tilewise.study.sources import INCLUDE
 
-KERNEL = load()["double_from_int8"]
+KERNEL = KERNELS["double_from_int8"]
 FILE = Path(__file__).with_name("residues.cu")
 COUNTS = (13, 14, 15, 16)
 CHOICE = {"tile_m": 64, "stages": 3, "cluster_blocks": 1, "band": 4}
