@@ -26,7 +26,7 @@ VIEWS = {
     "phone": (390, "light"),
     "dark phone": (390, "dark"),
 }
-#: Those in which things lie elsewhere.
+#: One view of each width.
 WIDTHS = [view for view in VIEWS if view != "dark phone"]
 PACKED = "details:is([data-table], [data-drawing])"
 SCROLLS = "!b.closest('.table, pre, body:not(.story) .drawing')"
