@@ -253,7 +253,7 @@ def _fail(*_, **__):
     raise LookupError("<no>\nway")
 
 
-#: Where a function that makes a piece is kept, its name, the piece, its section, and what stands beside it.
+#: For each piece of a page: the mapping with its function, the key there, its name, its section, the caption beside it.
 PIECES = [
     (vars(sweep_figures), "points", "Figure: Rates on the CPU", "04-further.md", "CPU times."),
     (TABLES, "by_card", "Table: What each card measured", "06-reading.md", "Provenance."),

@@ -236,8 +236,7 @@ class Kernel:
         `product` is the launch of the function that has the kernel's name, or else the last one.
         """
         values = self._at(point)
-        of_device = self._at(point, {**self.scalars, **device.numbers()})
-        workspaces = self._workspaces(of_device)
+        of_device, workspaces = self._on(point, device)
         entries = self._serving(values) if self.launched else self.entries()
         instances = [self._instance(key, entry, values) for key, entry in entries]
         launches = tuple(
@@ -274,15 +273,14 @@ class Kernel:
             for condition in conditions:
                 if not values.holds(key, condition):
                     return condition
-        if not any(_is_tensor_map(each) for entry in self.launches for each in entry.arguments):
+        if not any(is_tensor_map(each) for entry in self.launches for each in entry.arguments):
             return None
-        of_device = self._at(point, {**self.scalars, **EMULATED.numbers()})
-        workspaces = self._workspaces(of_device)
+        of_device, workspaces = self._on(point, EMULATED)
         maps = (
             _tensor_map(f"{key}arguments", each, of_device, workspaces)
             for key, entry in self._serving(values)
             for each in entry.arguments
-            if _is_tensor_map(each)
+            if is_tensor_map(each)
         )
         return next((each.refused for each in maps if each.refused), None)
 
@@ -321,8 +319,10 @@ class Kernel:
         """The kernel's expressions at a point; with `of_device`, those that may use the device's numbers."""
         return _Values(self, point, {**(of_device or {}), **self.variables(point)})
 
-    def _workspaces(self, of_device: "_Values") -> dict[str, Workspace]:
-        return {name: _workspace(name, entry, of_device) for name, entry in self.workspaces.items()}
+    def _on(self, point: Point, device: Device) -> tuple["_Values", dict[str, Workspace]]:
+        """The expressions of the kernel's arguments at a point on a device, and its workspaces there."""
+        values = self._at(point, {**self.scalars, **device.numbers()})
+        return values, {name: _workspace(name, entry, values) for name, entry in self.workspaces.items()}
 
     def _serving(self, values: "_Values") -> list[tuple[str, LaunchEntry]]:
         found = [(key, entry) for key, entry in self.entries() if values.holds(f"{key}when", entry.when)]
@@ -432,12 +432,13 @@ def _by(sizes: Three) -> str:
     return " x ".join(map(str, sizes))
 
 
-def _is_tensor_map(argument: Any) -> bool:
+def is_tensor_map(argument: Any) -> bool:
+    """Whether an argument of a launch, as the registry has it, is a tensor map."""
     return isinstance(argument, Mapping) and "tensor_map" in argument
 
 
 def _argument(key: str, argument: Any, at: _Values, workspaces: Mapping[str, Workspace]) -> Argument:
-    if _is_tensor_map(argument):
+    if is_tensor_map(argument):
         return _tensor_map(key, argument, at, workspaces)
     if isinstance(argument, Mapping) and "struct" in argument:
         return _struct(f"{key}.struct", argument["struct"], at, workspaces)

@@ -11,7 +11,7 @@ from tilewise import KERNELS, UserError
 from tilewise.study import columns, schema, tuning
 from tilewise.study.device import EMULATED
 from tilewise.study.expressions import CONSTANTS, FUNCTIONS, check
-from tilewise.study.kernel import LIBRARIES, POINT_NAMES, Kernel, Kind, LaunchEntry
+from tilewise.study.kernel import LIBRARIES, POINT_NAMES, Kernel, Kind, LaunchEntry, is_tensor_map
 from tilewise.study.precision import PRECISIONS
 
 #: Keys of an entry that describe a launch: the entry itself has them if there is only one.
@@ -127,7 +127,7 @@ def _check_expressions(kernel: Kernel, place: str) -> None:
 
 
 def _expressions_of(argument: Any, kernel: Kernel) -> list[Any]:
-    if isinstance(argument, Mapping) and "tensor_map" in argument:
+    if is_tensor_map(argument):
         return [*argument["box"], *argument.get("strides", ()), argument.get("swizzle", 0)]
     if isinstance(argument, Mapping) and "struct" in argument:
         return [each for member in argument["struct"] for each in _expressions_of(member, kernel)]
