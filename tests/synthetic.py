@@ -62,9 +62,10 @@ def _gflops(point):
     return rate * size * (0.6 if point.dtype == "double" else 1)
 
 
-def config():
-    """The study's own config."""
-    return read_yaml(ROOT / "config/config.yaml")
+def config(*tasks):
+    """The study's own config, with these tasks alone if any are named."""
+    study = read_yaml(ROOT / "config/config.yaml")
+    return study | {"tasks": {name: study["tasks"][name] for name in tasks or study["tasks"]}}
 
 
 def row(point, platform, backend="gpu", **changes):

@@ -121,8 +121,7 @@ def test_a_release_has_the_source_the_samples_and_the_sums(clone, monkeypatch):
 
 @pytest.mark.slow
 def test_the_site_of_recorded_runs_is_theirs_alone(tmp_path, monkeypatch):
-    study = synthetic.config()
-    study["tasks"] = {name: study["tasks"][name] for name in ("task1a", "ladder_float")}
+    study = synthetic.config("task1a", "ladder_float")
     synthetic.write(tmp_path / "recorded" / "tesla-t4", study=study)
     monkeypatch.setattr(render, "RECORDED", tmp_path / "recorded")  # which the story is not about
     assert render.write_site(tmp_path / "site", tmp_path / "recorded") == []

@@ -232,8 +232,7 @@ def test_a_ladder_ends_where_the_gpu_ends(tmp_path, monkeypatch, gpu):
 @pytest.fixture
 def small(tmp_path):
     """A function that loads the page of a study of three tasks, which it may change."""
-    study = synthetic.config()
-    study["tasks"] = {name: study["tasks"][name] for name in ("cpu", "task2a")}
+    study = synthetic.config("cpu", "task2a")
     study["tasks"]["mine"] = dict(study["tasks"]["task2a"])
 
     def loaded(**changes):

@@ -52,9 +52,7 @@ def odd(tmp_path_factory):
     kept = synthetic.KERNELS
     synthetic.KERNELS = kept | {"mine": dataclasses.replace(kept["tiled"], name="mine")}
     try:
-        study = synthetic.config()
-        names = ("cpu", "task2a", "ladder_float", "launch_limits", "bandwidth")
-        study["tasks"] = {name: study["tasks"][name] for name in names}
+        study = synthetic.config("cpu", "task2a", "ladder_float", "launch_limits", "bandwidth")
         mine = {"kernel": ["mine"], "dtype": "float", "shapes": "square", "tile": [16, 32]}
         study["tasks"]["my_task"] = {"title": "My own kernel", "sweeps": [mine]}
         places = [synthetic.write(folder / name, study=study, with_traffic=True) for name in ("one", "two")]

@@ -54,8 +54,7 @@ def five(with_kernels):
 
 def sweeping(*sweeps, **entry):
     """The study with one task more, `mine`, of these sweeps."""
-    study = synthetic.config()
-    study["tasks"] = {name: study["tasks"][name] for name in ("task2a", "task3")}
+    study = synthetic.config("task2a", "task3")
     study["tasks"]["mine"] = {"title": "Mine", "sweeps": list(sweeps)} | entry
     return study
 

@@ -257,8 +257,7 @@ def test_what_lies_behind_plus_minus_is_rounded_up(percent, words):
 @pytest.mark.slow
 def test_a_run_in_which_every_kernel_is_wrong_has_a_report(tmp_path):
     """A kernel that leaves elements unwritten has an infinite error; only cuBLAS and the CPU are left to show."""
-    study = synthetic.config()
-    study["tasks"] = {name: study["tasks"][name] for name in ("cpu", "task2a", "ladder_float", "float_accuracy")}
+    study = synthetic.config("cpu", "task2a", "ladder_float", "float_accuracy")
     folder = synthetic.write(tmp_path / "gpu", study=study)
     rows = pd.read_csv(folder / "measurements.csv")
     own = rows["kernel"].map(lambda name: synthetic.KERNELS[name].launched)
@@ -325,8 +324,7 @@ def test_numbers(value, column, words):
 @pytest.mark.slow
 def test_the_report_is_a_notebook_that_runs(tmp_path):
     """Every cell, over a run of a few tasks; it shows every section."""
-    study = synthetic.config()
-    study["tasks"] = {name: study["tasks"][name] for name in ("task1a", "ladder_float")}
+    study = synthetic.config("task1a", "ladder_float")
     notebook = jupytext.read(ROOT / "report/report.py")
     assert notebook.cells[0].source.startswith("# ")
     shown = []
