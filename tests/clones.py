@@ -111,13 +111,16 @@ def measured(journal):
     return [json.loads(line)["key"] for line in lines if line.endswith("}}")]
 
 
+#: A trace of seconds instead of a minute, as a config's `trace` has it.
+SMALL_TRACE = {"shapes": [{"n": 33, "p": 35, "m": 70}], "counted": [{"n": 64, "p": 64, "m": 64}]}
+
+
 def keep_tasks(clone, *names):
-    """Let config/quick.yaml of a clone have these tasks alone, and a trace at small shapes."""
+    """Let config/quick.yaml of a clone have these tasks alone, and SMALL_TRACE."""
     path, study = clone / "config/quick.yaml", yaml.safe_load((clone / "config/config.yaml").read_text())
     quick = yaml.safe_load(path.read_text())
     kept = {name: quick["tasks"].get(name) or study["tasks"][name] for name in names}
-    trace = {"shapes": [{"n": 33, "p": 35, "m": 70}], "counted": [{"n": 64, "p": 64, "m": 64}]}
-    quick |= {"tasks": dict.fromkeys(study["tasks"]) | kept, "trace": trace}
+    quick |= {"tasks": dict.fromkeys(study["tasks"]) | kept, "trace": SMALL_TRACE}
     path.write_text(yaml.safe_dump(quick, sort_keys=False))
 
 

@@ -9,7 +9,7 @@ import subprocess
 import pandas as pd
 import pytest
 import yaml
-from clones import Forks, copy_repository, edit, opened, package_path, snakemake
+from clones import SMALL_TRACE, Forks, copy_repository, edit, opened, package_path, snakemake
 
 from tilewise import ROOT
 from tilewise.outcome import BESIDE
@@ -107,8 +107,6 @@ LINES = """\
       - {kernel: short_one, dtype: bfloat16, shapes: square, block: 16x8}
       - {kernel: broken, dtype: float, shapes: square, block: 16x8}
 """
-#: A trace of seconds instead of a minute.
-TRACE = "\ntrace: {shapes: [{n: 33, p: 35, m: 70}], counted: [{n: 64, p: 64, m: 64}]}\n"
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +122,7 @@ def ended(tmp_path_factory):
         registry.write(ENTRIES)
     edit(clone / "config/quick.yaml", "  task1b:", f"{LINES}  task1b:")
     with (clone / "config/quick.yaml").open("a") as quick:
-        quick.write(TRACE)
+        quick.write(f"\ntrace: {json.dumps(SMALL_TRACE)}\n")
     with contextlib.suppress(subprocess.TimeoutExpired):
         return clone, snakemake(clone, *QUICK)
     return clone, None

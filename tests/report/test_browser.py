@@ -17,7 +17,9 @@ from prose import packed_files
 from tilewise.report import sections
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+#: The first is a third of the work: Chromium without windows.
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 VIEWS = {
     "desktop": (1440, "light"),
@@ -35,7 +37,7 @@ SCROLLS = "!b.closest('.table, pre, body:not(.story) .drawing')"
 @pytest.fixture(scope="module")
 def browser():
     if CHROMIUM is None:
-        pytest.skip("there is no Chromium; install one, e.g. apt install chromium")
+        pytest.skip("there is no Chromium; install one, e.g. apt install chromium-headless-shell")
     api = pytest.importorskip("playwright.sync_api")
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)

@@ -76,6 +76,9 @@ held = contextlib.ExitStack()
 
 onstart:
     stopping.install_signal_handlers()
+    # Snakemake 9 looks at the open jobs again a second after each look, once more for every job that ended: late in a run
+    # that takes a good part of a core beside what is measured. Without a limit of jobs per second it waits for their ends.
+    workflow.scheduler.job_rate_limiter = None
     with exit_on_user_error():
         # Snakemake's own lock would stay when a run is killed; the system frees this one.
         held.enter_context(files.hold_lock("results/.run.lock", wait_s=2, what="the same files"))
