@@ -1,21 +1,34 @@
-"""The study through Snakemake, as a user runs it: end to end, one task alone, bad input, and the user's own kernel."""
+"""The study through make and Snakemake, as a user runs it: end to end, the documented commands one after the other, one
+task alone, bad input, and the user's own kernels, among them the example of docs/kernels.md."""
 
 import contextlib
 import json
 import re
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
-from clones import SMALL_TRACE, Forks, copy_repository, edit, opened, package_path, snakemake
+from builders import trace
+from clones import SMALL_TRACE, Forks, copy_repository, edit, opened, package_path, snakemake, variables
 
 from tilewise import ROOT
 from tilewise.outcome import BESIDE
 from tilewise.report import notes, sections
+from tilewise.study import registry
 
 QUICK = ("--configfile", "config/quick.yaml")
+EXAMPLE = (ROOT / "docs/kernels.md").read_text()
+
+
+def block(language, holding):
+    """The code block of docs/kernels.md in a language that contains a text."""
+    return next(text for text in re.findall(rf"```{language}\n(.*?)```", EXAMPLE, re.DOTALL) if holding in text)
+
+
 #: Five template parameters, two launches, a workspace and a header, as one file, one entry and one line.
 MINE = """
 #include "mine.cuh"
@@ -105,26 +118,55 @@ broken:
 LINES = """\
       - {kernel: mine, dtype: float, shapes: square, tile_n: [16, 24], tile_m: 32, rows: 4, cols: 16}
       - {kernel: short_one, dtype: bfloat16, shapes: square, block: 16x8}
-      - {kernel: broken, dtype: float, shapes: square, block: 16x8}
 """
+BROKEN_LINE = "      - {kernel: broken, dtype: float, shapes: square, block: 16x8}\n"
+
+
+def test_the_example_kernel_works_as_written(tmp_path):
+    (tmp_path / "two_rows.cu").write_text(block("cuda", "two_rows"))
+    (tmp_path / "registry.yaml").write_text(block("yaml", "two elements per thread"))
+    kernel = registry.load(tmp_path)["two_rows"]
+    sweep = yaml.safe_load(block("yaml", "kernel: two_rows"))[0]
+    assert sweep["kernel"] == kernel.name and sweep["dtype"] in kernel.dtypes
+    x, y = (int(size) for size in sweep["block"].split("x"))
+    for dtype in kernel.dtypes:
+        row, faults = trace(kernel, dtype, (33, 35, 70), block_x=x, block_y=y)
+        assert not faults, faults[0]
+        assert row["races"] == row["out_of_bounds"] == 0
+
+
+def shell(clone):
+    """Where and how a shell runs that is opened in a clone."""
+    environment = variables(clone) | {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+    environment.pop("VIRTUAL_ENV", None)
+    return {"cwd": clone, "env": environment, "text": True}
 
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory):
-    """A clone with the user's own kernels, one of which does not compile, and the output of a whole quick run on the
-    emulator: None if it took too long."""
+    """A clone with the environment that `make` would make and with a user's kernels, one of which does not compile; and
+    `make quick` on the emulator, which has ended: None if it took too long."""
     clone = copy_repository(tmp_path_factory.mktemp("pipeline") / "clone", recorded=False)
+    shutil.copytree(ROOT / "requirements", clone / "requirements")
+    shutil.copy2(ROOT / "Makefile", clone)
+    (clone / ".venv").mkdir()
+    for name in ("bin", "lib", "pyvenv.cfg"):
+        (clone / ".venv" / name).symlink_to(Path(sys.prefix) / name)
+    for stamp in ("run", "run-gpu"):
+        (clone / ".venv" / stamp).touch()
     # As docs/kernels.md says: one file, one entry, one line.
-    for name, text in (("mine.cu", MINE), ("include/mine.cuh", HEADER), ("short.cu", SHORT), ("broken.cu", BROKEN)):
+    sources = {"mine.cu": MINE, "include/mine.cuh": HEADER, "short.cu": SHORT, "broken.cu": BROKEN}
+    for name, text in (sources | {"two_rows.cu": block("cuda", "two_rows")}).items():
         (clone / "kernels" / name).parent.mkdir(exist_ok=True)
         (clone / "kernels" / name).write_text(text)
-    with (clone / "kernels/registry.yaml").open("a") as registry:
-        registry.write(ENTRIES)
-    edit(clone / "config/quick.yaml", "  task1b:", f"{LINES}  task1b:")
+    with (clone / "kernels/registry.yaml").open("a") as entries:
+        entries.write(ENTRIES + block("yaml", "two elements per thread"))
+    edit(clone / "config/quick.yaml", "  task1b:", f"{block('yaml', 'kernel: two_rows')}{LINES}  task1b:")
+    edit(clone / "config/quick.yaml", "  task1c:", f"{BROKEN_LINE}  task1c:")
     with (clone / "config/quick.yaml").open("a") as quick:
         quick.write(f"\ntrace: {json.dumps(SMALL_TRACE)}\n")
     with contextlib.suppress(subprocess.TimeoutExpired):
-        return clone, snakemake(clone, *QUICK)
+        return clone, subprocess.run(["make", "quick", "CORES=2"], **shell(clone), capture_output=True, timeout=1800)
     return clone, None
 
 
@@ -153,6 +195,48 @@ def test_the_quick_study_runs_end_to_end(ended):
     for page in sections.PAGES:
         assert (clone / f"results/{page}.html").stat().st_size > 20_000
     assert notes.read(clone / "results") == []
+
+
+#: The commands of the README and of docs/running.md after the first `make quick`, in their order, each with what it
+#: prints, and its exit status if that is not 0.
+TYPED = [
+    ("make quick CORES=2", "nothing to be done; the report is "),
+    (". .venv/bin/activate", ""),
+    (
+        "snakemake --cores 1 task3",
+        "report.html was made before these results: `make report`, or the command of your last whole run",
+    ),
+    ("snakemake --cores 1 task3", "nothing to be done; "),
+    ("snakemake --cores 1 task3 --configfile config/quick.yaml", "task3, Several tiles per block (25 ok), "),
+    ("snakemake --cores 1 rectangular", "wrote results/emulator/tables/rectangular.csv"),
+    ("tilewise list", "task1a"),
+    ("tilewise status", " tasks are finished", 1),  # one of their kernels does not compile
+    ("make quick CORES=2", "the report is "),
+    ("snakemake --cores 1 --report results/overview.html --configfile config/quick.yaml", "Adding report.html"),
+    ("tilewise trace kernels/two_rows.cu --shape 33x35x70 --block 32x8", ""),
+    ("snakemake --cores 1 task1a --configfile config/quick.yaml --config strict=True", "two_rows"),
+]
+
+
+@pytest.mark.slow
+def test_the_documented_commands_work_in_one_shell(finished, tmp_path):
+    """As somebody types them who reads from the top; then in a terminal that is opened later."""
+    clone = shutil.copytree(finished[0], tmp_path / "clone", symlinks=True)
+    with subprocess.Popen(["bash"], **shell(clone), stdin=-1, stdout=-1, stderr=subprocess.STDOUT) as bash:
+        for command, said, *status in TYPED:
+            bash.stdin.write(f'{command}\necho "ended with $?"\n')
+            bash.stdin.flush()
+            words = []
+            for line in bash.stdout:
+                words.append(line)
+                if line.startswith("ended with"):
+                    break
+            expected = f"ended with {sum(status)}\n"
+            assert words[-1] == expected and any(said in line for line in words), (command, words)
+        bash.stdin.close()
+    later = ". .venv/bin/activate && snakemake --cores 1 task3 --configfile config/quick.yaml"
+    done = subprocess.run(["bash", "-c", later], **shell(clone), capture_output=True)
+    assert done.returncode == 0 and "nothing to be done" in done.stderr, done.stderr
 
 
 @pytest.mark.slow
