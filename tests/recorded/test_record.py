@@ -54,18 +54,10 @@ def edited(folder, edit, name="measurements.csv"):
 def hashed(folder, name, kernels):
     """Give the rows of a file the hashes of their kernels."""
     device = read_device(folder / "device.json")
-
-    def hash_of(row):
-        kernel = kernels[row["kernel"]]
-        if not kernel.source:
-            return row["build_sha256"]
-        if name == "instructions.csv":
-            return builds.source_sha256(kernel, row["instance"], device)
-        return builds.row_sha256(kernel, synthetic.point_of(row, kernel), device)
-
     kinds = {name: Path(name).stem for name in HASHED}
     rows = columns.read(folder / name, kinds.get(name, "tune"), registry.parameters(kernels))
-    rows.assign(build_sha256=[hash_of(row) for row in rows.to_dict("records")]).to_csv(folder / name, index=False)
+    hashes = [builds.row_sha256(row, kernels[row["kernel"]], device) for row in rows.to_dict("records")]
+    rows.assign(build_sha256=hashes).to_csv(folder / name, index=False)
 
 
 def make_run(folder, **gpu):
@@ -437,21 +429,39 @@ PLANTED = {
 
 #: What leaves the rest of a run as it is, and so is planted in one folder, where each is named; the others alone.
 TOGETHER = [
-    "hash",
-    "hash of the machine code",
-    "rate above the roof",
-    "a point too many",
-    "setting",
-    "status",
-    "beside other work",
-    "two commits",
-    "path",
-    "name of a machine",
-    "samples",
+    [
+        "hash",
+        "hash of the machine code",
+        "hash of a library",
+        "rate above the roof",
+        "a point too many",
+        "setting",
+        "a sweep without end",
+        "status",
+        "beside other work",
+        "two commits",
+        "path",
+        "name of a machine",
+        "samples",
+        "a column of no schema",
+        "table of no run",
+        "file of no run",
+    ],
+    [
+        "times out of order",
+        "a setting of no study",
+        "no status",
+        "no hash",
+        "a commit with changes",
+        "another platform",
+        "a hash in the crate",
+        "a hash that is no text",
+    ],
 ]
+ALONE = [[name] for name in PLANTED if not any(name in names for names in TOGETHER)]
 
 
-@pytest.mark.parametrize("names", [TOGETHER, *([name] for name in PLANTED if name not in TOGETHER)], ids=", ".join)
+@pytest.mark.parametrize("names", TOGETHER + ALONE, ids=", ".join)
 def test_what_is_planted_in_a_recorded_folder_is_refused_by_name(names, recorded, capsys):
     for name in names:
         plant, _ = PLANTED[name]

@@ -3,6 +3,7 @@
 import json
 
 import pandas as pd
+import pytest
 import synthetic
 from prose import checks
 
@@ -15,8 +16,11 @@ def change(folder, **facts):
     path.write_text(json.dumps(device | {"gpu": device["gpu"] | facts}))
 
 
-def test_a_card_alone_has_no_other_users(tmp_path):
-    found = checks(load_evidence([synthetic.write(tmp_path / "gpu")], recorded=tmp_path / "none"))
+@pytest.mark.parametrize("task", ["task2a", "bandwidth"])
+def test_a_card_alone_has_no_other_users(tmp_path, task):
+    """Also where no kernel ran."""
+    folder = synthetic.write(tmp_path / "gpu", study=synthetic.config(task))
+    found = checks(load_evidence([folder], recorded=tmp_path / "none"))
     assert found["other users of the GPU at the start"] == "none known" and "measured beside other work" not in found
 
 

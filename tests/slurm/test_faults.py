@@ -1,6 +1,6 @@
 """What can go wrong on a cluster, tried on a real Slurm: no point is measured twice, no table is ever half written.
 
-Every test stops one task of six points in the middle, then lets it end, by itself or in a second run.
+Every test stops one task of six points in the middle, then lets it end, by itself or in a further run.
 """
 
 import shutil
@@ -38,10 +38,10 @@ def clone(probed_and_built, tmp_path):
     return shutil.copytree(probed_and_built, tmp_path / "clone", symlinks=True)
 
 
-def in_the_middle(run):
-    """Wait until a run's job has measured two points or more; returns the job's id."""
+def in_the_middle(run, points=2):
+    """Wait until so many points or more are measured; returns the id of the run's job."""
     wait_until(
-        lambda: len(measured(run.clone / JOURNAL)) >= 2 or run.process.poll() is not None, 240, "two measured points"
+        lambda: len(measured(run.clone / JOURNAL)) >= points or run.process.poll() is not None, 240, "measured points"
     )
     assert not (run.clone / CSV).exists()
     [job] = set(run.cluster.running()) - run.before
@@ -63,12 +63,22 @@ def names(run, job, state):
     return f"SLURM-job '{job}' failed" in said and state in said and f"{job}.log" in said
 
 
-def test_a_cancelled_job_is_named_and_the_next_run_goes_on(cluster, clone, start):
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive)])
+def test_a_cancelled_job_is_named_and_a_stopped_snakemake_takes_its_job_along_and_says_how_to_go_on(
+    cluster, clone, start, how
+):
     run = start(clone, "--retries", "0", "--", CSV)
     job = in_the_middle(run)
     cluster("scancel", str(job))
     run.ends(status=1)
     assert names(run, job, "CANCELLED")
+    assert not (clone / CSV).exists()
+    run = start(clone, "--", CSV)
+    job = in_the_middle(run, 4)
+    run.process.send_signal(how)
+    run.ends(status=1, seconds=300)
+    assert run.output.endswith("stopped; the same command continues this run\n")
+    wait_until(lambda: cluster.jobs()[job][0] == "CANCELLED", message=f"the end of {cluster.jobs()}")
     assert not (clone / CSV).exists()
     start(clone, "--", CSV).ends()
     assert whole(clone)
@@ -106,19 +116,6 @@ def test_slurmctld_restarts_in_the_middle(cluster, clone, start, how):
     cluster.script("daemon", "slurmctld")
     run.ends()
     assert {number: state for number, (state, _) in run.jobs().items()} == {job: "COMPLETED"}
-    assert whole(clone)
-
-
-@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive)])
-def test_a_stopped_snakemake_takes_its_job_along_and_says_how_to_go_on(cluster, clone, start, how):
-    run = start(clone, "--", CSV)
-    job = in_the_middle(run)
-    run.process.send_signal(how)
-    run.ends(status=1, seconds=300)
-    assert run.output.endswith("stopped; the same command continues this run\n")
-    wait_until(lambda: cluster.jobs()[job][0] == "CANCELLED", message=f"the end of {cluster.jobs()}")
-    assert not (clone / CSV).exists()
-    start(clone, "--", CSV).ends()
     assert whole(clone)
 
 

@@ -1,5 +1,6 @@
 """The study through the profile, on a real Slurm."""
 
+import json
 import os
 import re
 
@@ -11,13 +12,13 @@ from waiting import wait_until
 QUICK = ("--configfile", "config/cluster.yaml", "config/quick.yaml")
 
 
-#: Of the quick study: two tasks that take a GPU, and one of CPU loops.
-TASKS = ("task2a", "task3", "loop_orders")
+#: Of the quick study: a task that takes a GPU, and one of CPU loops.
+TASKS = ("task3", "loop_orders")
 
 
 @pytest.fixture(scope="module")
 def small(cluster, emulated, tmp_path_factory):
-    """A clone after a study of three tasks, and the run."""
+    """A clone after a study of two tasks, and the run."""
     from cluster import Run
 
     clone = emulated(tmp_path_factory.mktemp("slurm") / "clone", {"emulated": {"gres": "gpu:1"}})
@@ -29,7 +30,7 @@ def small(cluster, emulated, tmp_path_factory):
 def test_a_study_takes_a_job_per_task_and_a_few_minutes(small, record_property):
     clone, run = small
     polls = run.seconds_of_polls()
-    record_property("note", f"three tasks through Slurm: {run.seconds:.0f} s, {polls:.0f} s of it waiting for polls")
+    record_property("note", f"two tasks through Slurm: {run.seconds:.0f} s, {polls:.0f} s of it waiting for polls")
     # Beside other tests (pytest -n) it may take far longer; one that hangs ends after 1800 s.
     assert polls < 60 and (run.seconds < 360 or "PYTEST_XDIST_WORKER" in os.environ)
     jobs = run.jobs()
@@ -97,27 +98,24 @@ def test_rerunning_a_task_submits_only_its_own_job(small, start):
 
 @pytest.mark.slow
 def test_platforms_run_side_by_side_and_all_spellings_of_a_gpu_are_served(cluster, emulated, start, tmp_path):
-    task = {"title": "small", "sweeps": [{"kernel": "tiled", "dtype": "float", "shapes": "square", "tile": 8}]}
     platforms = {
         "red": {"gpu_model": "red"},
         "blue": {"gpu_model": "blue-80gb", "partition": "main"},
         "both": {"gres": "gpu:red:1,gpu:blue-80gb:1", "constraint": "blue-80gb", "extra": "--nice=5"},
     }
-    clone = emulated(tmp_path / "clone", platforms, tasks={"task4": task})
-    run = start(clone, "--", *(f"results/{name}/tasks/task4.csv" for name in platforms)).ends()
-    assert len(run.jobs()) == 6, "a probe and a task on each"
+    clone = emulated(tmp_path / "clone", platforms)
+    run = start(clone, "--", *(f"results/{name}/device.json" for name in platforms)).ends()
     asked = {}
     for number, (state, comment) in run.jobs().items():
         assert state == "COMPLETED"
-        if "measure" in comment:
-            [name] = (name for name in platforms if name in comment)
-            asked[name] = cluster("scontrol", "show", "job", str(number))
+        asked[comment.removeprefix("rule_probe_wildcards_")] = cluster("scontrol", "show", "job", str(number))
+    assert set(asked) == set(platforms), "a probe on each"
     assert "TresPerJob=gres:gpu:red:1" in asked["red"]
     assert "TresPerJob=gres:gpu:blue-80gb:1" in asked["blue"]
     assert "TresPerNode=gres:gpu:red:1,gres:gpu:blue-80gb:1" in asked["both"]
     assert "Features=blue-80gb" in asked["both"] and "Nice=5" in asked["both"]
     for name in platforms:
-        assert set(pd.read_csv(clone / f"results/{name}/tasks/task4.csv").platform) == {name}
+        assert json.loads((clone / f"results/{name}/device.json").read_text())["platform"] == name
 
 
 def test_the_login_nodes_own_platform_is_refused(emulated, start, tmp_path):

@@ -17,9 +17,13 @@ from tilewise.rules import Study
 sys.executable = shlex.quote(sys.executable)
 
 
-with exit_on_user_error():
-    # Names the file and line of a mistake, which Snakemake's own message leaves out.
-    configfiles.read(of_project("config/config.yaml"))
+# A job under Slurm: the run that submitted it has checked the config, and shows the progress.
+in_job = workflow.exec_mode != ExecMode.DEFAULT
+
+if not in_job:
+    with exit_on_user_error():
+        # Names the file and line of a mistake, which Snakemake's own message leaves out.
+        configfiles.read(of_project("config/config.yaml"))
 
 
 configfile: of_project("config/config.yaml")
@@ -28,9 +32,6 @@ configfile: of_project("config/config.yaml")
 cores = None
 with contextlib.suppress(Exception):  # Snakemake's, where nothing runs, as with --summary
     cores = workflow.cores
-
-# A job under Slurm: the run that submitted it has checked the config, and shows the progress.
-in_job = workflow.exec_mode != ExecMode.DEFAULT
 
 with exit_on_user_error():
     study = Study(
@@ -76,8 +77,8 @@ held = contextlib.ExitStack()
 
 onstart:
     stopping.install_signal_handlers()
-    # Snakemake 9 looks at the open jobs again a second after each look, once more for every job that ended: late in a run
-    # that takes a good part of a core beside what is measured. Without a limit of jobs per second it waits for their ends.
+    # Snakemake 9 looks at the open jobs again a second after each look, and once more for each job that has ended: after
+    # 60 jobs that takes a tenth of a core beside what is measured. Without a limit of jobs per second it does not.
     workflow.scheduler.job_rate_limiter = None
     with exit_on_user_error():
         # Snakemake's own lock would stay when a run is killed; the system frees this one.

@@ -178,9 +178,9 @@ class Evidence:
         """The names of the libraries, to which the tables compare the kernels."""
         return frozenset(name for name, kernel in self.kernels.items() if kernel.kind == Kind.LIBRARY)
 
-    def on_gpu(self, names: Iterable[str]) -> list[bool]:
+    def on_gpu(self, names: pd.Series) -> pd.Series:
         """Whether each kernel runs on the GPU; one that the registry no longer has is a GPU's."""
-        return [name not in self.kernels or self.kernels[name].on_gpu for name in names]
+        return ~names.isin([name for name, kernel in self.kernels.items() if not kernel.on_gpu])
 
     @property
     def tasks(self) -> set[str]:

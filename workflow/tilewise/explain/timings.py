@@ -174,7 +174,6 @@ def beside_anchor(table: pd.DataFrame, rows: pd.DataFrame, evidence: Evidence) -
     anchors = anchors.assign(on_gpu=evidence.on_gpu(anchors["kernel"])).sort_values("time_ms", kind="stable")
     anchors = anchors.drop_duplicates(keys).reindex(columns=[*keys, *known]).rename(columns=known)
     table = table.assign(on_gpu=evidence.on_gpu(table["kernel"]))
-    anchors = anchors.astype({"on_gpu": table["on_gpu"].dtype})
     table = table.merge(anchors, how="left", on=keys).drop(columns="on_gpu")
     table = table.assign(percent_of_anchor=100 * table["anchor_ms"] / table["time_ms"], unlike_anchor=False)
     if {"samples", "sm_clock_mhz"} <= set(table):  # the tuner's variants have neither

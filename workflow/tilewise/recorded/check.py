@@ -26,7 +26,6 @@ from tilewise.study import builds, columns, registry
 from tilewise.study.columns import SHAPE, WHOLE
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Status
-from tilewise.study.sweeps import recorded_point
 
 #: What recording adds, besides the RO-Crate, and the times on further cards.
 README, WORKFLOW, ARCHIVE, DIGEST, CARDS = "README.md", "Snakefile", "samples.tar.xz", "samples.sha256", "cards.csv"
@@ -257,19 +256,10 @@ def _hashes(platform: Platform, kernels: Mapping[str, Kernel]) -> Iterator[str]:
         for row in table.to_dict("records"):
             kernel, found = kernels.get(row["kernel"]), row["build_sha256"]
             must_be_built = kernel and kernel.source and row.get("status") == Status.OK
-            if (found or must_be_built) and not (kernel and found == _own_hash(row, kernel, platform)):
+            if (found or must_be_built) and not (kernel and found == builds.row_sha256(row, kernel, platform.device)):
                 wrong[row["kernel"]] += 1
         for kernel_name, count in wrong.items():
             yield f"{name}: {count} rows of {kernel_name} are of other sources or another library than the run's"
-
-
-def _own_hash(row: Mapping[str, Any], kernel: Kernel, platform: Platform) -> str:
-    """The hash that a row of a kernel should have."""
-    if not kernel.source:
-        return builds.library_sha256(kernel, platform.device)
-    if "instance" in row and "status" not in row:  # of instructions.csv
-        return builds.source_sha256(kernel, row["instance"], platform.device)
-    return builds.row_sha256(kernel, recorded_point(row, kernel), platform.device)
 
 
 # ---- What came out ---------------------------------------------------------------------------------------------------

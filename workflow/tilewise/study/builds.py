@@ -1,14 +1,15 @@
 """Hash everything that determines a binary; equal hashes mean equal binaries. No compiler is needed."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kernelscope.files import digest
 from tilewise import UserError
 from tilewise.study.device import Device
 from tilewise.study.kernel import LANGUAGES, Kernel, Kind
-from tilewise.study.points import Point
 from tilewise.study.sources import without_comments
+from tilewise.study.sweeps import recorded_point
 
 #: The options of the CPU loops, and the standard of C++ in which NVRTC compiles.
 HOST_FLAGS, STANDARD = ("-O3",), "c++17"
@@ -29,9 +30,15 @@ def _source_sha256(code: tuple[str, ...], suffix: str, instance: str, options: t
     return digest([source, *([headers] if headers else []), instance, *options])
 
 
-def row_sha256(kernel: Kernel, point: Point | None, device: Device) -> str:
-    """The present `build_sha256` of a point's row; empty for a point that the kernel does not take."""
+def row_sha256(row: Mapping[str, Any], kernel: Kernel, device: Device) -> str:
+    """The `build_sha256` that a row of a kernel should have: of instructions.csv by its instance, of other files by its
+    point; empty for a point that the kernel does not take."""
+    if not kernel.source:
+        return library_sha256(kernel, device)
+    if "instance" in row and "status" not in row:  # of instructions.csv
+        return source_sha256(kernel, row["instance"], device)
     try:
+        point = recorded_point(row, kernel)
         return sha256_of(kernel, kernel.plan(point).instances, device) if point else ""
     except UserError:
         return ""
