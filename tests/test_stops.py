@@ -302,6 +302,10 @@ def test_the_old_page_stays_if_the_new_one_fails(page):
     said, _ = run("import tilewise; raise tilewise.UserError('no evidence')").communicate(timeout=400)
     assert "no evidence" in said and "Traceback" not in said
     assert path.read_text() == "the old page"
+    rendering = run("pass")
+    said, _ = rendering.communicate(timeout=400)
+    assert rendering.returncode == 0, said
+    assert "<h1" in path.read_text()
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

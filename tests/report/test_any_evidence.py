@@ -187,7 +187,7 @@ def assert_page_is_whole(folder, study, here, recorded, how, lost, traced, seed)
         synthetic.write(folder / "results" / name, backend, study, traced, **GPUS.get(name, {}))
         change(folder / "results" / name, generator, how, lost)
     for name in recorded:
-        synthetic.write(folder / "recorded" / name, "gpu", study, with_traffic=True, **GPUS[name])
+        synthetic.write(folder / "recorded" / name, "gpu", with_traffic=True, **GPUS[name])
         change(folder / "recorded" / name, generator, how, lost)
         lose(folder / "recorded" / name, generator)
     assert_whole(load([folder / "results" / name for name in here], folder / "recorded"))

@@ -58,11 +58,13 @@ def test_a_figure_is_a_function_and_its_name(tmp_path):
 
 
 def test_every_figure_of_the_study_is_drawn_and_twice_the_same(evidence):
-    """Those of tasks, some of them empty, are in test_tables.py."""
+    """Those of all tasks, some of which have none, are in test_tables.py."""
     for name in tables.STUDY_FIGURES:
         first, second = (figures.OVERVIEW[name](evidence) for _ in range(2))
         assert missing_reason(first) == "" and figures.svg(first) == figures.svg(second), name
     assert missing_reason(figures.draw("climb", evidence)) == ""
+    for name in ("task1a", "task3", "sizes"):
+        assert missing_reason(figures.task(name, evidence)) == "", name
 
 
 def test_a_larger_product_has_a_larger_mark_below_the_smaller_ones(evidence):

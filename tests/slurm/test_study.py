@@ -1,6 +1,5 @@
 """The study through the profile, on a real Slurm."""
 
-import json
 import os
 import re
 
@@ -98,24 +97,27 @@ def test_rerunning_a_task_submits_only_its_own_job(small, start):
 
 @pytest.mark.slow
 def test_platforms_run_side_by_side_and_all_spellings_of_a_gpu_are_served(cluster, emulated, start, tmp_path):
+    task = {"title": "small", "sweeps": [{"kernel": "tiled", "dtype": "float", "shapes": "square", "tile": 8}]}
     platforms = {
         "red": {"gpu_model": "red"},
         "blue": {"gpu_model": "blue-80gb", "partition": "main"},
         "both": {"gres": "gpu:red:1,gpu:blue-80gb:1", "constraint": "blue-80gb", "extra": "--nice=5"},
     }
-    clone = emulated(tmp_path / "clone", platforms)
-    run = start(clone, "--", *(f"results/{name}/device.json" for name in platforms)).ends()
+    clone = emulated(tmp_path / "clone", platforms, tasks={"task4": task})
+    run = start(clone, "--", *(f"results/{name}/tasks/task4.csv" for name in platforms)).ends()
+    assert len(run.jobs()) == 6, "a probe and a task on each"
     asked = {}
     for number, (state, comment) in run.jobs().items():
         assert state == "COMPLETED"
-        asked[comment.removeprefix("rule_probe_wildcards_")] = cluster("scontrol", "show", "job", str(number))
-    assert set(asked) == set(platforms), "a probe on each"
+        if "measure" in comment:
+            [name] = (name for name in platforms if name in comment)
+            asked[name] = cluster("scontrol", "show", "job", str(number))
     assert "TresPerJob=gres:gpu:red:1" in asked["red"]
     assert "TresPerJob=gres:gpu:blue-80gb:1" in asked["blue"]
     assert "TresPerNode=gres:gpu:red:1,gres:gpu:blue-80gb:1" in asked["both"]
     assert "Features=blue-80gb" in asked["both"] and "Nice=5" in asked["both"]
     for name in platforms:
-        assert json.loads((clone / f"results/{name}/device.json").read_text())["platform"] == name
+        assert set(pd.read_csv(clone / f"results/{name}/tasks/task4.csv").platform) == {name}
 
 
 def test_the_login_nodes_own_platform_is_refused(emulated, start, tmp_path):
